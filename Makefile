@@ -1,0 +1,59 @@
+# Every target does its own set-up first, and the set-up is quick the second time.
+
+VENV ?= .venv
+PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13; do \
+	$$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+# The two builds of onnxruntime exclude each other: CUDA where there is an NVIDIA GPU, the CPU's elsewhere.
+EXTRA ?= $(shell nvidia-smi >/dev/null 2>&1 && echo cuda || echo cpu)
+PYTEST_ARGS ?= -n auto
+
+PY := $(VENV)/bin/python
+STAMPS := $(VENV)/.stamps
+READY := $(STAMPS)/$(EXTRA)
+
+.PHONY: setup demo test test-all bench docs lint gpu clean
+
+setup: $(READY)
+
+# A venv that holds the other build of onnxruntime is made anew. magika is wanted for its model file alone: its
+# dependencies would bring in the CPU build.
+$(READY): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "irkit needs Python 3.11 or newer with the venv module" >&2; exit 1; }
+	@test -x $(PY) -a -z "$(filter-out $(READY),$(wildcard $(STAMPS)/cpu $(STAMPS)/cuda))" \
+		|| $(PYTHON) -m venv --clear $(VENV)
+	$(PY) -m pip install --quiet --upgrade "pip>=25.1"
+	$(PY) -m pip install --quiet --editable ".[$(EXTRA),rich]" --group test
+	$(PY) -m pip install --quiet --no-deps "magika==1.*"
+	@mkdir -p $(STAMPS) && touch $@
+
+# The dependency groups of pyproject.toml that only some targets need.
+$(STAMPS)/group-%: $(READY)
+	$(PY) -m pip install --quiet --group $*
+	@touch $@
+
+demo: setup
+	$(PY) examples/demo.py
+
+test: setup
+	$(PY) -m pytest $(PYTEST_ARGS)
+
+test-all: setup $(STAMPS)/group-oracles
+	$(PY) -m pytest -m "" $(PYTEST_ARGS)
+
+bench: setup $(STAMPS)/group-bench
+	$(PY) -m benchmarks
+
+docs: setup $(STAMPS)/group-docs
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
+
+lint: setup $(STAMPS)/group-lint
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m pyright --warnings
+	$(VENV)/bin/lint-imports
+
+gpu: setup
+	$(PY) benchmarks/gpu.py
+
+clean:
+	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,1 @@
+"""Programs as users would write them, and what they share."""

@@ -1,0 +1,32 @@
+"""irkit: a toolkit for tensor-graph IR. See the documentation of the names below, all of which load on first use."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from irkit.errors import IrkitError
+
+__version__ = "0.1.0"
+
+_LAZY = {
+    "Builder": "irkit.ir.builder",
+    "Tensor": "irkit.ir.builder",
+    "Module": "irkit.ir.module",
+}
+"""Public name -> the module that has it."""
+
+__all__ = ["IrkitError", "__version__", *_LAZY]
+
+
+def __getattr__(name: str) -> Any:
+    home = _LAZY.get(name)
+    if home is None:
+        raise AttributeError(f"module 'irkit' has no attribute '{name}'")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,474 @@
+"""Convolutions: Conv, ConvTranspose, ConvInteger, QLinearConv, DeformConv, Col2Im, CausalConvWithState.
+
+All take any number of spatial axes. ``_convolve`` picks among three ways: a kernel of one element is one GEMM on the
+input as it lies; a depthwise convolution multiplies and accumulates shifted runs of the flattened input; anything else
+copies its windows to columns (im2col) tile by tile and multiplies each tile straight into the output.
+
+Conventions: integer convolutions are computed exactly in float64 (every sum stays far below 2**53) and wrap to int32
+at the end, as the spec allows. QLinearConv quantizes as QuantizeLinear does, ``saturate(round(x / y_scale) + zero)``,
+halves to even. In ConvTranspose an output longer than all windows reach is padded at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from math import prod
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from irkit.backends.numpy.kernels._nn import (
+    OUT_OF_PROPORTION,
+    Budget,
+    Window,
+    explicit_pads,
+    integers,
+    pad_spatial,
+    per_channel,
+    plan_window,
+    require,
+    spatial_attribute,
+    spatial_slices,
+    split_padding,
+    widen,
+)
+from irkit.backends.numpy.registry import kernel
+
+__all__: list[str] = []
+
+COLUMN_BYTES = 2 << 20
+"""Size of the buffer of columns of one tile: it should stay in the cache between the copy and the GEMM."""
+
+DEPTHWISE_BYTES = 128 << 10
+"""Size of the part of the input that a depthwise convolution works on at a time."""
+
+Ints = Sequence[int] | None
+
+
+def _conv_window(
+    x: np.ndarray, w: np.ndarray, group: int, pads: Ints, auto_pad: str, strides: Ints, dilations: Ints, kernel: Ints
+) -> Window:
+    """Checks the shapes of a convolution's input and filter and plans its windows."""
+    require(x.ndim >= 3, f"X of shape {x.shape} must have a batch, a channel and at least one spatial axis")
+    require(w.ndim == x.ndim, f"W of shape {w.shape} must have the rank of X of shape {x.shape}")
+    require(group >= 1, f"group {group} must be positive")
+    require(
+        x.shape[1] == w.shape[1] * group and w.shape[0] % group == 0,
+        f"X of shape {x.shape} and W of shape {w.shape} do not fit group {group}: "
+        "X.shape[1] must be W.shape[1] * group, and group must divide W.shape[0]",
+    )
+    require(not kernel or tuple(kernel) == w.shape[2:], f"kernel_shape {kernel} is not that of W, {w.shape[2:]}")
+    return plan_window(x.shape[2:], w.shape[2:], strides, dilations, pads, auto_pad)
+
+
+def _check_bias(b: np.ndarray | None, channels: int) -> None:
+    require(b is None or b.shape == (channels,), f"B must have shape ({channels},), found {b is not None and b.shape}")
+
+
+def _convolve(
+    x: np.ndarray, w: np.ndarray, b: np.ndarray | None, group: int, window: Window, budget: Budget
+) -> np.ndarray:
+    """The convolution of x (N, C, *size) with w (M, C/group, *kernel), both float32 or float64."""
+    y = np.empty((x.shape[0], w.shape[0], *window.out), x.dtype)
+    if y.size == 0:
+        return y
+    x = pad_spatial(x, window, 0, budget)
+    if w.shape[1] == 1 and group > 1:
+        _depthwise(x, w, window, y)
+    elif prod(window.kernel) == 1:
+        step = (slice(None), slice(None), *spatial_slices(window, (0,) * len(window.out)))
+        columns = x[step].reshape(x.shape[0], group, w.shape[1], -1)
+        filters = w.reshape(group, -1, w.shape[1])
+        np.matmul(filters, columns, out=y.reshape(y.shape[0], group, -1, columns.shape[-1]))
+    else:
+        _by_columns(x, w, b, group, window, y)
+        return y
+    if b is not None:
+        y += per_channel(b, y.ndim)
+    return y
+
+
+def _by_columns(x: np.ndarray, w: np.ndarray, b: np.ndarray | None, group: int, window: Window, y: np.ndarray) -> None:
+    """Convolution by im2col: windows of some rows of the output at a time, then one GEMM a group into the output."""
+    rank = len(window.out)
+    channels, rest = x.shape[1], prod(window.out[1:])
+    depth = channels * prod(window.kernel)
+    rows = min(window.out[0], max(1, COLUMN_BYTES // (depth * rest * x.itemsize or 1)))
+    step = x.strides[2:]
+    windows = as_strided(
+        x,
+        (x.shape[0], channels, *window.kernel, *window.out),
+        (
+            *x.strides[:2],
+            *(s * d for s, d in zip(step, window.dilations, strict=True)),
+            *(s * t for s, t in zip(step, window.strides, strict=True)),
+        ),
+        writeable=False,
+    )
+    buffer = np.empty(depth * rows * rest, x.dtype)
+    filters = w.reshape(group, w.shape[0] // group, -1)
+    for n in range(x.shape[0]):
+        out = y[n].reshape(group, w.shape[0] // group, -1)
+        for start in range(0, window.out[0], rows):
+            stop = min(start + rows, window.out[0])
+            columns = buffer[: depth * (stop - start) * rest]
+            tile = windows[(n, *(slice(None),) * (1 + rank), slice(start, stop))]
+            np.copyto(columns.reshape(tile.shape), tile)
+            part = out[:, :, start * rest : stop * rest]
+            np.matmul(filters, columns.reshape(group, depth // group, -1), out=part)
+            if b is not None:
+                part += b.reshape(group, -1, 1)
+
+
+def _depthwise(x: np.ndarray, w: np.ndarray, window: Window, y: np.ndarray) -> None:
+    """Convolution where every output channel sees one input channel.
+
+    The input is split by stride into phases, each flattened; an element of the window is then one shift of one phase,
+    so the inner loops run over whole planes instead of rows. The few elements computed across row ends are dropped.
+    """
+    strides, rank = window.strides, len(window.out)
+    channels, multiplier = x.shape[1], w.shape[0] // x.shape[1]
+    plane = tuple(-(-r // s) for r, s in zip(window.reach, strides, strict=True))
+    span = prod(plane)
+    pitch = tuple(prod(plane[i + 1 :]) for i in range(rank))
+    length = 1 + sum((o - 1) * p for o, p in zip(window.out, pitch, strict=True))
+    taps: list[tuple[int, int]] = []
+    for offset in product(*(range(k) for k in window.kernel)):
+        at = [o * d for o, d in zip(offset, window.dilations, strict=True)]
+        phase = 0
+        for a, s in zip(at, strides, strict=True):
+            phase = phase * s + a % s
+        taps.append((phase, sum(a // s * p for a, s, p in zip(at, strides, pitch, strict=True))))
+    filters = w.reshape(channels, multiplier, len(taps))
+    tile = min(channels, max(1, DEPTHWISE_BYTES // (prod(strides) * span * x.itemsize)))
+    phases = np.zeros((prod(strides), tile, *plane), x.dtype)
+    flat = phases.reshape(prod(strides), tile, span)
+    total = np.empty((tile, span), x.dtype)
+    term = np.empty((tile, length), x.dtype)
+    valid = (slice(None), *(slice(0, o) for o in window.out))
+    for n, start in product(range(x.shape[0]), range(0, channels, tile)):
+        size = min(tile, channels - start)
+        for i, shift in enumerate(product(*(range(s) for s in strides))):
+            part = x[(n, slice(start, start + size), *(slice(a, None, s) for a, s in zip(shift, strides, strict=True)))]
+            phases[(i, slice(0, size), *(slice(0, p) for p in part.shape[1:]))] = part
+        for m in range(multiplier):
+            for t, (phase, at) in enumerate(taps):
+                run, factor = flat[phase, :size, at : at + length], filters[start : start + size, m, t, None]
+                if t == 0:
+                    np.multiply(run, factor, out=total[:size, :length])
+                else:
+                    np.multiply(run, factor, out=term[:size])
+                    total[:size, :length] += term[:size]
+            y[n, start * multiplier + m : (start + size) * multiplier : multiplier] = total[:size].reshape(
+                size, *plane
+            )[valid]
+
+
+@kernel("Conv")
+def conv(
+    x: np.ndarray,
+    w: np.ndarray,
+    b: np.ndarray | None = None,
+    *,
+    budget: Budget,
+    group: int = 1,
+    auto_pad: str = "NOTSET",
+    pads: Ints = None,
+    strides: Ints = None,
+    dilations: Ints = None,
+    kernel_shape: Ints = None,
+) -> np.ndarray:
+    window = _conv_window(x, w, group, pads, auto_pad, strides, dilations, kernel_shape)
+    _check_bias(b, w.shape[0])
+    y = _convolve(widen(x), widen(w), None if b is None else widen(b), group, window, budget)
+    return y.astype(x.dtype, copy=False)
+
+
+def _exact(x: np.ndarray, zero_point: np.ndarray | None, channel_axis: bool) -> np.ndarray:
+    """An integer tensor less its zero point (a scalar, or one per entry of axis 0), in float64."""
+    result = x.astype(np.float64)
+    if zero_point is not None:
+        if channel_axis and zero_point.size > 1:
+            require(
+                zero_point.size == x.shape[0],
+                f"a zero point of shape {zero_point.shape} must be a scalar or have {x.shape[0]} elements",
+            )
+            zero_point = zero_point.reshape((-1,) + (1,) * (x.ndim - 1))
+        else:
+            require(zero_point.size == 1, f"a zero point of shape {zero_point.shape} must be a scalar")
+            zero_point = zero_point.reshape(())
+        result -= zero_point.astype(np.float64)
+    return result
+
+
+@kernel("ConvInteger")
+def conv_integer(
+    x: np.ndarray,
+    w: np.ndarray,
+    x_zero_point: np.ndarray | None = None,
+    w_zero_point: np.ndarray | None = None,
+    *,
+    budget: Budget,
+    group: int = 1,
+    auto_pad: str = "NOTSET",
+    pads: Ints = None,
+    strides: Ints = None,
+    dilations: Ints = None,
+    kernel_shape: Ints = None,
+) -> np.ndarray:
+    window = _conv_window(x, w, group, pads, auto_pad, strides, dilations, kernel_shape)
+    y = _convolve(_exact(x, x_zero_point, False), _exact(w, w_zero_point, True), None, group, window, budget)
+    return y.astype(np.int64).astype(np.int32)
+
+
+@kernel("QLinearConv")
+def qlinear_conv(
+    x: np.ndarray,
+    x_scale: np.ndarray,
+    x_zero_point: np.ndarray,
+    w: np.ndarray,
+    w_scale: np.ndarray,
+    w_zero_point: np.ndarray,
+    y_scale: np.ndarray,
+    y_zero_point: np.ndarray,
+    b: np.ndarray | None = None,
+    *,
+    budget: Budget,
+    group: int = 1,
+    auto_pad: str = "NOTSET",
+    pads: Ints = None,
+    strides: Ints = None,
+    dilations: Ints = None,
+    kernel_shape: Ints = None,
+) -> np.ndarray:
+    window = _conv_window(x, w, group, pads, auto_pad, strides, dilations, kernel_shape)
+    _check_bias(b, w.shape[0])
+    require(x_scale.size == 1 and y_scale.size == 1, "x_scale and y_scale must be scalars")
+    require(w_scale.size in (1, w.shape[0]), f"w_scale of shape {w_scale.shape} must have 1 or {w.shape[0]} elements")
+    bias = None if b is None else b.astype(np.float64)
+    y = _convolve(_exact(x, x_zero_point, False), _exact(w, w_zero_point, True), bias, group, window, budget)
+    y *= per_channel(x_scale.astype(np.float64).reshape(1) * w_scale.astype(np.float64).reshape(-1), y.ndim)
+    y /= y_scale.astype(np.float64).reshape(())
+    np.rint(y, out=y)
+    y += y_zero_point.astype(np.float64).reshape(())
+    limits = np.iinfo(y_zero_point.dtype)
+    return np.clip(y, limits.min, limits.max, out=y).astype(y_zero_point.dtype)
+
+
+@kernel("ConvTranspose")
+def conv_transpose(
+    x: np.ndarray,
+    w: np.ndarray,
+    b: np.ndarray | None = None,
+    *,
+    budget: Budget,
+    group: int = 1,
+    auto_pad: str = "NOTSET",
+    pads: Ints = None,
+    strides: Ints = None,
+    dilations: Ints = None,
+    kernel_shape: Ints = None,
+    output_padding: Ints = None,
+    output_shape: Ints = None,
+) -> np.ndarray:
+    rank = x.ndim - 2
+    require(rank >= 1, f"X of shape {x.shape} must have a batch, a channel and at least one spatial axis")
+    require(w.ndim == x.ndim, f"W of shape {w.shape} must have the rank of X of shape {x.shape}")
+    require(
+        group >= 1 and x.shape[1] == w.shape[0] and x.shape[1] % group == 0,
+        f"X of shape {x.shape} and W of shape {w.shape} do not fit group {group}: "
+        "X.shape[1] must be W.shape[0], and group must divide it",
+    )
+    require(not kernel_shape or tuple(kernel_shape) == w.shape[2:], f"kernel_shape {kernel_shape} is not that of W")
+    channels = w.shape[1] * group
+    _check_bias(b, channels)
+    steps, spread = spatial_attribute("strides", strides, rank), spatial_attribute("dilations", dilations, rank)
+    full = [(n - 1) * s + (k - 1) * d + 1 for n, s, k, d in zip(x.shape[2:], steps, w.shape[2:], spread, strict=True)]
+    begin, out = _transpose_shape(x.shape[2:], full, steps, auto_pad, pads, output_padding, output_shape)
+    canvas = [max(f, p + o, 0) for f, p, o in zip(full, begin, out, strict=True)]
+    size = channels * prod(canvas)
+    if size > OUT_OF_PROPORTION * max(x.size, 1 << 16):
+        budget.allocate(size * x.shape[0] * x.itemsize)
+    filters = widen(w).reshape(group, w.shape[0] // group, -1).transpose(0, 2, 1)
+    data = widen(x).reshape(x.shape[0], group, x.shape[1] // group, -1)
+    y = np.empty((x.shape[0], channels, *out), x.dtype)
+    window = Window((0,) * rank, w.shape[2:], steps, spread, begin, begin, x.shape[2:])
+    crop = (slice(None), *(slice(p, p + o) for p, o in zip(begin, out, strict=True)))
+    for n in range(x.shape[0]):
+        columns = np.matmul(filters, data[n]).reshape(channels, *w.shape[2:], *x.shape[2:])
+        image = np.zeros((channels, *canvas), columns.dtype)
+        for offset in np.ndindex(*w.shape[2:]):
+            image[(slice(None), *spatial_slices(window, offset))] += columns[(slice(None), *offset)]
+        if b is not None:
+            image += per_channel(widen(b), image.ndim + 1)[0]
+        y[n] = image[crop]
+    return y
+
+
+def _transpose_shape(
+    size: Sequence[int],
+    full: Sequence[int],
+    strides: Sequence[int],
+    auto_pad: str,
+    pads: Ints,
+    output_padding: Ints,
+    output_shape: Ints,
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Padding at the start and output extent of each axis (the equations of ConvTranspose)."""
+    rank = len(size)
+    extra = tuple(output_padding) if output_padding else (0,) * rank
+    require(len(extra) == rank and min(extra) >= 0, f"output_padding {extra} must have {rank} entries of at least 0")
+    if not output_shape and not auto_pad.startswith("SAME"):
+        begin, end = explicit_pads(pads if auto_pad == "NOTSET" else None, rank)
+        out = tuple(f + x - p - q for f, x, p, q in zip(full, extra, begin, end, strict=True))
+        require(min(out) >= 0 or 0 in size, f"pads {begin + end} leave nothing of an output of {tuple(full)}")
+        return begin, tuple(max(o, 0) for o in out)
+    out = tuple(output_shape) if output_shape else tuple(n * s for n, s in zip(size, strides, strict=True))
+    require(len(out) == rank and min(out) >= 0, f"output_shape {out} must have {rank} entries, one per spatial axis")
+    totals = (f + x - o for f, x, o in zip(full, extra, out, strict=True))
+    return tuple(split_padding(max(t, 0), auto_pad)[0] for t in totals), out
+
+
+@kernel("DeformConv")
+def deform_conv(
+    x: np.ndarray,
+    w: np.ndarray,
+    offset: np.ndarray,
+    b: np.ndarray | None = None,
+    mask: np.ndarray | None = None,
+    *,
+    budget: Budget,
+    group: int = 1,
+    offset_group: int = 1,
+    pads: Ints = None,
+    strides: Ints = None,
+    dilations: Ints = None,
+    kernel_shape: Ints = None,
+) -> np.ndarray:
+    window = _conv_window(x, w, group, pads, "NOTSET", strides, dilations, kernel_shape)
+    _check_bias(b, w.shape[0])
+    batch, channels, rank, taps, out = x.shape[0], x.shape[1], x.ndim - 2, prod(window.kernel), window.out
+    require(
+        offset_group >= 1 and channels % offset_group == 0,
+        f"offset_group {offset_group} must divide the {channels} channels of X",
+    )
+    expected = (batch, offset_group * taps * rank, *out)
+    require(offset.shape == expected, f"offset must have shape {expected}, found {offset.shape}")
+    expected = (batch, offset_group * taps, *out)
+    require(mask is None or mask.shape == expected, f"mask must have shape {expected}")
+    data, filters = widen(x), widen(w).reshape(group, w.shape[0] // group, -1)
+    places = prod(out)
+    budget.allocate(channels * taps * places * data.itemsize)
+    y = np.empty((batch, w.shape[0], *out), x.dtype)
+    for n in range(batch):
+        shifts = widen(offset[n]).reshape(offset_group, taps, rank, *out)
+        weights = 1 if mask is None else widen(mask[n]).reshape(offset_group, 1, taps * places)
+        at = []
+        for axis in range(rank):
+            tap = np.indices(window.kernel)[axis].reshape(taps, *(1,) * rank) * window.dilations[axis]
+            place = np.arange(out[axis]) * window.strides[axis] - window.begin[axis]
+            place = place.reshape((-1,) + (1,) * (rank - 1 - axis))
+            at.append((shifts[:, :, axis] + (tap + place).astype(shifts.dtype)).reshape(offset_group, -1))
+        columns = _sample_linear(data[n].reshape(offset_group, -1, *x.shape[2:]), at) * weights
+        product_ = np.matmul(filters, columns.reshape(group, -1, places)).reshape(y.shape[1:])
+        y[n] = product_ if b is None else product_ + per_channel(widen(b), y.ndim)[0]
+    return y
+
+
+def _sample_linear(data: np.ndarray, at: Sequence[np.ndarray]) -> np.ndarray:
+    """Values of data (G, C, *size), zero outside, at points given per axis as (G, P): (G, C, P), interpolated."""
+    size = data.shape[2:]
+    flat = data.reshape(*data.shape[:2], -1)
+    result = np.zeros((*data.shape[:2], at[0].shape[1]), data.dtype)
+    if flat.shape[2] == 0:
+        return result
+    low = [np.floor(np.clip(np.nan_to_num(a), -2, n + 1)).astype(np.int64) for a, n in zip(at, size, strict=True)]
+    inside = [(a > -1) & (a < n) | np.isnan(a) for a, n in zip(at, size, strict=True)]
+    for corner in product((0, 1), repeat=len(size)):
+        index: np.ndarray | int = 0
+        weight: np.ndarray | float = 1.0
+        for axis, (bit, n) in enumerate(zip(corner, size, strict=True)):
+            place = low[axis] + bit
+            fraction = at[axis] - low[axis].astype(data.dtype)
+            weight = weight * np.where(
+                inside[axis] & (place >= 0) & (place < n) | np.isnan(fraction),
+                fraction if bit else 1 - fraction,
+                np.zeros((), data.dtype),
+            )
+            index = index * n + np.clip(place, 0, n - 1)
+        picked = np.take_along_axis(flat, np.asarray(index)[:, None, :], axis=2)
+        weight = np.asarray(weight)[:, None, :]
+        result += np.where(weight == 0, np.zeros((), data.dtype), picked * weight)
+    return result
+
+
+@kernel("Col2Im")
+def col2im(
+    x: np.ndarray,
+    image_shape: np.ndarray,
+    block_shape: np.ndarray,
+    *,
+    budget: Budget,
+    pads: Ints = None,
+    strides: Ints = None,
+    dilations: Ints = None,
+) -> np.ndarray:
+    require(x.ndim == 3, f"the input of shape {x.shape} must be (N, C * product of block_shape, L)")
+    image, block = integers(image_shape), integers(block_shape)
+    require(len(image) == len(block) >= 1, f"image_shape {image} and block_shape {block} must have the same length")
+    window = plan_window(image, block, strides, dilations, pads)
+    taps = prod(block)
+    require(
+        x.shape[1] % taps == 0 and x.shape[2] == prod(window.out),
+        f"the input of shape {x.shape} must have a multiple of {taps} rows and {prod(window.out)} columns, "
+        f"for image_shape {image}, block_shape {block} and {window.out} blocks",
+    )
+    channels = x.shape[1] // taps
+    canvas = tuple(n + p + q for n, p, q in zip(image, window.begin, window.end, strict=True))
+    budget.allocate(x.shape[0] * channels * prod(canvas) * x.itemsize)
+    data = widen(x) if x.dtype.kind in "fV" else x
+    blocks = data.reshape(x.shape[0], channels, *block, *window.out)
+    result = np.full((x.shape[0], channels, *canvas), "" if x.dtype.kind == "O" else 0, data.dtype)
+    every = (slice(None), slice(None))
+    for offset in np.ndindex(*block):
+        result[(*every, *spatial_slices(window, offset))] += blocks[(*every, *offset)]
+    crop = tuple(slice(p, p + n) for p, n in zip(window.begin, image, strict=True))
+    return result[(*every, *crop)].astype(x.dtype, copy=False)
+
+
+@kernel("CausalConvWithState")
+def causal_conv_with_state(
+    x: np.ndarray,
+    w: np.ndarray,
+    b: np.ndarray | None = None,
+    past: np.ndarray | None = None,
+    *,
+    budget: Budget,
+    activation: str = "none",
+) -> tuple[np.ndarray, np.ndarray]:
+    require(x.ndim == 3, f"the input of shape {x.shape} must be (batch_size, channels, length)")
+    batch, channels, length = x.shape
+    require(
+        w.ndim == 3 and w.shape[:2] == (channels, 1) and w.shape[2] >= 1,
+        f"weight of shape {w.shape} must be ({channels}, 1, k)",
+    )
+    require(activation in ("none", "silu", "swish"), f"activation {activation!r} must be 'none', 'silu' or 'swish'")
+    _check_bias(b, channels)
+    carried = w.shape[2] - 1
+    if past is None:
+        past = np.zeros((batch, channels, carried), x.dtype)
+    require(
+        past.shape == (batch, channels, carried),
+        f"past_state of shape {past.shape} must be {(batch, channels, carried)}",
+    )
+    sequence = np.concatenate((past, x), axis=2)
+    window = plan_window(sequence.shape[2:], w.shape[2:], None, None, None)
+    y = np.empty((batch, channels, length), widen(x).dtype)
+    if y.size:
+        _depthwise(widen(sequence), widen(w), window, y)
+    if b is not None:
+        y += per_channel(widen(b), 3)
+    if activation != "none":
+        y /= 1 + np.exp(-y)
+    return y.astype(x.dtype, copy=False), sequence[:, :, sequence.shape[2] - carried :]
