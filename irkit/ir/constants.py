@@ -31,7 +31,7 @@ from xdsl.printer import Printer
 
 from irkit.errors import ParseError
 from irkit.ir.dtypes import DType, dtype
-from irkit.ir.types import scalar_dims, tensor, tensor_info
+from irkit.ir.types import parse_text, scalar_dims, tensor, tensor_info
 
 __all__ = [
     "ConstantData",
@@ -92,13 +92,22 @@ class ConstantData:
         shape: the sizes.
         array: the elements, of ``kind.numpy``; of shape ``shape``, or 0-d for a splat. Strings: an object array of
             ``bytes``, since ONNX strings need not be UTF-8.
+        source: where the elements stand, if anywhere.
+        digest: the digest, where a file claims to know it; by default it is computed when asked for.
 
     Two are equal when dtype, shape and every bit agree. The hash reads at most 64 bytes.
     """
 
     __slots__ = ("__weakref__", "_array", "_digest", "_hash", "dtype", "shape", "source")
 
-    def __init__(self, kind: DType, shape: tuple[int, ...], array: Array, source: object = None) -> None:
+    def __init__(
+        self,
+        kind: DType,
+        shape: tuple[int, ...],
+        array: Array,
+        source: object = None,
+        digest: str | None = None,
+    ) -> None:
         if array.dtype != kind.numpy:
             raise TypeError(f"a constant of {kind} cannot hold an array of {array.dtype}")
         if array.shape not in (shape, ()):
@@ -109,7 +118,7 @@ class ConstantData:
         self.shape = shape
         self.source = source
         self._array = view
-        self._digest: str | None = None
+        self._digest = digest
         self._hash: int | None = None
 
     @property
@@ -185,7 +194,9 @@ class ConstantData:
             else:
                 hasher.update(self.raw())
             self._digest = hasher.hexdigest()
-        _LIVE[self._digest] = self
+            _LIVE[self._digest] = self
+        # A digest that was only claimed never takes the place of one that was computed.
+        _LIVE.setdefault(self._digest, self)
         return self._digest
 
     def __eq__(self, other: object) -> bool:
@@ -432,7 +443,9 @@ def decode_base64(text: str, kind: DType, shape: tuple[int, ...]) -> ConstantDat
     return from_raw(data, kind, shape)
 
 
-def from_raw(data: Any, kind: DType, shape: tuple[int, ...], source: object = None) -> ConstantData:
+def from_raw(
+    data: Any, kind: DType, shape: tuple[int, ...], source: object = None, digest: str | None = None
+) -> ConstantData:
     """The constant over these bytes (little-endian, C order, narrow types packed), without copying where possible.
 
     Raises:
@@ -443,8 +456,8 @@ def from_raw(data: Any, kind: DType, shape: tuple[int, ...], source: object = No
     if expected != found:
         raise ParseError(f"a tensor of {kind}{list(shape)} takes {expected} bytes, but {found} are given")
     if kind.bits < 8:
-        return ConstantData(kind, shape, unpack_bits(data, count, kind).reshape(shape), source)
-    return ConstantData(kind, shape, np.frombuffer(data, kind.numpy, count).reshape(shape), source)
+        return ConstantData(kind, shape, unpack_bits(data, count, kind).reshape(shape), source, digest)
+    return ConstantData(kind, shape, np.frombuffer(data, kind.numpy, count).reshape(shape), source, digest)
 
 
 def resolve_digest(digest: str, kind: DType, shape: tuple[int, ...]) -> ConstantData:
@@ -467,7 +480,7 @@ def resolve_digest(digest: str, kind: DType, shape: tuple[int, ...]) -> Constant
 def _parse_element(parser: AttrParser, kind: DType) -> Array:
     if kind.kind == "string":
         array = np.empty((), object)
-        array[()] = parser.parse_bytes_literal()
+        array[()] = parse_text(parser).encode("utf-8", "surrogateescape")
         return array
     if kind.kind == "complex":
         real = _parse_number(parser, np.dtype("f4" if kind.bits == 64 else "f8"))
@@ -483,14 +496,32 @@ def _parse_number(parser: AttrParser, kind: np.dtype[Any]) -> Array:
     found: Any = parser.parse_optional_boolean()
     if found is None:
         found = parser.parse_number()
-    return number(parser.lexer.input.content[start : parser.pos].strip(), found, kind)
+    text = parser.lexer.input.content[start : parser.pos].strip()
+    try:
+        return number(text, found, kind)
+    except (OverflowError, ValueError):
+        parser.raise_error(f"{text} is no element of {dtype(kind)}", start, parser.pos)
 
 
 def number(text: str, value: Any, kind: np.dtype[Any]) -> Array:
-    """An element from its literal: hex stands for the bits of a float, everything else for its value."""
-    is_float = kind.kind not in "iub" and kind.name not in ("int2", "int4", "uint2", "uint4")
-    if text.startswith("0x") and is_float:
-        return np.frombuffer(int(text, 16).to_bytes(kind.itemsize, "little"), kind).reshape(())
+    """An element from its literal: hex stands for the bits of a float, everything else for its value.
+
+    Raises:
+        OverflowError, ValueError: if there is no such element.
+    """
+    described = dtype(kind)
+    if described.is_float:
+        if text.startswith("0x"):
+            return np.frombuffer(int(text, 16).to_bytes(kind.itemsize, "little"), kind).reshape(())
+        return np.array(float(value)).astype(kind)
+    if described.kind == "bool":
+        low, high = 0, 1
+    elif described.kind == "int":
+        low, high = -(1 << (described.bits - 1)), (1 << (described.bits - 1)) - 1
+    else:
+        low, high = 0, (1 << described.bits) - 1
+    if isinstance(value, float) or not low <= value <= high:
+        raise ValueError(f"{text} is no {described}")
     return np.array(value).astype(kind)
 
 

@@ -24,12 +24,12 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from irkit.ir.attributes import string
 
-__all__ = ["describe", "fused", "node_location", "source_location", "sources", "where"]
+__all__ = ["describe", "fused", "node_location", "source_location", "sources", "unchecked", "where"]
 
 
 
-def _make(cls: type[Any], **fields: Attribute) -> Any:
-    # xDSL's constructors check constraints each time (tens of microseconds); these fields are right by construction.
+def unchecked(cls: type[Any], **fields: Attribute) -> Any:
+    """A location with these fields: xDSL's constructors take tens of microseconds, and refuse names that aren't ASCII."""
     made = cls.__new__(cls)
     for name, value in fields.items():
         object.__setattr__(made, name, value)
@@ -44,12 +44,12 @@ def _file(name: str) -> StringAttr | BytesAttr:
 def node_location(file: str, name: str, index: int) -> LocationAttr:
     """The location of the ``index``-th node of a model file: ``loc("conv1"("model.onnx":12:0))``."""
     place = source_location(file, index, 0)
-    return _make(NameLoc, desc=string(name), location=place) if name else place
+    return unchecked(NameLoc, desc=string(name), location=place) if name else place
 
 
 def source_location(file: str, line: int, column: int = 0) -> LocationAttr:
     """A line of source code."""
-    return _make(FileLineColLoc, filename=_file(file), line=IntAttr(line), column=IntAttr(column))
+    return unchecked(FileLineColLoc, filename=_file(file), line=IntAttr(line), column=IntAttr(column))
 
 
 def fused(locations: Iterable[LocationAttr], by: str) -> LocationAttr:
@@ -67,7 +67,7 @@ def fused(locations: Iterable[LocationAttr], by: str) -> LocationAttr:
             flat.update(dict.fromkeys(cast("ArrayAttr[Attribute]", location.locations).data))
         elif not isinstance(location, UnknownLoc):
             flat[location] = None
-    return _make(FusedLoc, locations=ArrayAttr(list(flat) or [UNKNOWN_LOC]), metadata=label)
+    return unchecked(FusedLoc, locations=ArrayAttr(list(flat) or [UNKNOWN_LOC]), metadata=label)
 
 
 def _text(attr: Attribute) -> str:

@@ -13,6 +13,8 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, Valu
 
 __all__ = ["feeds_from_types", "from_text", "graph_of", "model_of", "named", "node", "tensor_value"]
 
+_SPECIAL = (np.nan, np.inf, -np.inf, 0.0, -0.0)
+
 
 def from_text(text: str, opset: int = 21, ir_version: int = 10, imports: Mapping[str, int] | None = None) -> ModelProto:
     """A model from a graph (and functions after it) in onnx's text syntax."""
@@ -66,18 +68,26 @@ def named(module: ModuleType, prefix: str) -> Iterator[tuple[str, Callable[[], A
             yield name.removeprefix(prefix), function
 
 
-def feeds_from_types(model: ModelProto, seed: int, sizes: Mapping[str, int] | None = None) -> dict[str, Any]:
-    """Finite feeds for every graph input that has no initializer, of its declared type.
+def feeds_from_types(
+    model: ModelProto, seed: int, sizes: Mapping[str, int] | None = None, *, special: bool = False
+) -> dict[str, Any]:
+    """Feeds for every graph input that has no initializer, of its declared type.
 
     A symbolic dim takes its size from ``sizes`` or is 2 to 4 by its name, an unknown one is 2, an unknown rank is 2.
-    Integer scalars are positive, since most of them are trip counts.
+    Integer scalars are positive, since most of them are trip counts. Floats are finite; ``special`` puts NaN,
+    infinities and signed zeros among them.
     """
     initialized = {t.name for t in model.graph.initializer} | {t.values.name for t in model.graph.sparse_initializer}
-    return {
-        value.name: _sample(value.type, np.random.default_rng([seed, zlib.crc32(value.name.encode())]), sizes or {})
-        for value in model.graph.input
-        if value.name not in initialized
-    }
+    feeds: dict[str, Any] = {}
+    for value in model.graph.input:
+        if value.name not in initialized:
+            rng = np.random.default_rng([seed, zlib.crc32(value.name.encode())])
+            feed = _sample(value.type, rng, sizes or {})
+            if special and isinstance(feed, np.ndarray) and feed.dtype.kind == "f":
+                odd = rng.choice(_SPECIAL, feed.shape).astype(feed.dtype)
+                feed = np.asarray(np.where(rng.random(feed.shape) < 0.5, odd, feed))
+            feeds[value.name] = feed
+    return feeds
 
 
 def _sample(kind: TypeProto, rng: np.random.Generator, sizes: Mapping[str, int]) -> Any:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, cast
 
 import onnx.defs
+import onnx.helper
 from xdsl.ir import Attribute, OpTraits, Region, SSAValue
 from xdsl.traits import ConstantLike
 
@@ -20,7 +21,7 @@ from irkit.dialects.onnx.spec import schema_of, spec_of_schema
 from irkit.dialects.onnx.traits import traits_of
 from irkit.ir.op import OpSpec, TensorOp
 
-__all__ = ["CLASSES", "CURRENT", "DOMAINS", "ONNX_OPSET", "OnnxOp", "op_class", "versions"]
+__all__ = ["CLASSES", "CURRENT", "DOMAINS", "ONNX_OPSET", "OnnxOp", "newest", "op_class", "versions"]
 
 DOMAINS = {
     "": "onnx.",
@@ -112,6 +113,19 @@ CURRENT: dict[tuple[str, str], type[OnnxOp]] = {key: made[max(made)] for key, ma
 
 ONNX_OPSET: int = onnx.defs.onnx_opset_version()
 """The opset of ai.onnx that this dialect's current forms are of."""
+
+
+def newest(domain: str) -> int | None:
+    """The newest opset of a domain that this dialect knows; None for a foreign domain."""
+    return _NEWEST.get(domain)
+
+
+def _newest() -> dict[str, int]:
+    row = onnx.helper.VERSION_TABLE[-1]
+    return {"": row[2], "ai.onnx.ml": row[3], "ai.onnx.preview.training": row[4], "ai.onnx.preview": 1}
+
+
+_NEWEST = _newest()
 
 
 def canonical_domain(domain: str) -> str:

@@ -20,6 +20,7 @@ __all__ = [
     "SMALL_INTS",
     "broadcast_error",
     "broadcast_shape",
+    "broadcasts_to",
     "compute_dtype",
     "log_softmax",
     "normalize_axes",
@@ -114,6 +115,12 @@ def broadcast_shape(*shapes: Sequence[int]) -> tuple[int, ...]:
     except ValueError:
         names = " and ".join(str(list(s)) for s in shapes)
         raise KernelError(f"the shapes {names} do not broadcast together") from None
+
+
+def broadcasts_to(shape: Sequence[int], target: Sequence[int]) -> bool:
+    """Whether ``shape`` broadcasts to exactly ``target`` (unidirectional broadcasting)."""
+    missing = len(target) - len(shape)
+    return missing >= 0 and all(dim in (1, wanted) for dim, wanted in zip(shape, target[missing:], strict=True))
 
 
 def scalar(x: np.ndarray, name: str) -> Any:

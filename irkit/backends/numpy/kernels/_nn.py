@@ -1,7 +1,4 @@
-"""What the kernels of neural-network ops share: working precision, axes, windows that slide over spatial axes.
-
-Floating types narrower than float32 (float16, bfloat16, float8) are computed in float32 and rounded once, at the end.
-"""
+"""What the kernels of neural-network ops share: checks, and windows that slide over spatial axes."""
 
 from __future__ import annotations
 
@@ -15,21 +12,20 @@ import numpy as np
 from irkit.backends.numpy.registry import KernelError
 
 __all__ = [
+    "OUT_OF_PROPORTION",
     "Budget",
     "Window",
     "broadcastable_to",
+    "explicit_pads",
     "integers",
-    "normalize_axes",
-    "normalize_axis",
     "pad_spatial",
     "per_channel",
     "plan_window",
     "require",
     "results",
-    "scalar_int",
+    "spatial_attribute",
     "spatial_slices",
-    "widen",
-    "working_dtype",
+    "split_padding",
 ]
 
 OUT_OF_PROPORTION = 16
@@ -50,43 +46,14 @@ def require(condition: bool, message: str) -> None:
         raise KernelError(message)
 
 
-def working_dtype(dtype: np.dtype) -> np.dtype:
-    """The dtype an op on floats of the given dtype is computed in: float32 for what is narrower."""
-    return np.dtype(np.float32) if dtype.itemsize < 4 else dtype
-
-
-def widen(x: np.ndarray) -> np.ndarray:
-    """The array in its working dtype; itself where it already is."""
-    return x.astype(working_dtype(x.dtype), copy=False)
-
-
 def results(values: Sequence[np.ndarray], n_out: int) -> Any:
     """The first ``n_out`` values as a kernel returns them: one value, or a tuple of several."""
     return values[0] if n_out == 1 else tuple(values[:n_out])
 
 
-def normalize_axis(axis: int, rank: int) -> int:
-    """The axis counted from the front; KernelError outside ``[-rank, rank - 1]``."""
-    require(-rank <= axis < rank, f"axis {axis} is outside [{-rank}, {rank - 1}] for an input of rank {rank}")
-    return axis + rank if axis < 0 else axis
-
-
-def normalize_axes(axes: Sequence[int], rank: int) -> tuple[int, ...]:
-    """Several axes counted from the front; KernelError for one out of range or repeated."""
-    found = tuple(normalize_axis(int(a), rank) for a in axes)
-    require(len(set(found)) == len(found), f"axes {tuple(axes)} name an axis twice for an input of rank {rank}")
-    return found
-
-
 def integers(x: np.ndarray) -> tuple[int, ...]:
     """The elements of an integer tensor as Python ints."""
     return tuple(int(v) for v in x.ravel())
-
-
-def scalar_int(x: np.ndarray, name: str) -> int:
-    """The value of a tensor that must hold exactly one integer."""
-    require(x.size == 1, f"{name} must be a scalar, found shape {x.shape}")
-    return int(x.reshape(()))
 
 
 def per_channel(v: np.ndarray, rank: int) -> np.ndarray:

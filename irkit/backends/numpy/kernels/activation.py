@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from irkit.backends.numpy.kernels._common import broadcast_shape, shape_of, widen
+from irkit.backends.numpy.kernels._common import broadcasts_to, shape_of, widen
 from irkit.backends.numpy.kernels.elementwise import erf
 from irkit.backends.numpy.registry import KernelError, kernel
 
@@ -161,7 +161,7 @@ def swiglu(a: np.ndarray, b: np.ndarray, *, alpha: float) -> np.ndarray:
 @kernel("PRelu")
 def prelu(x: np.ndarray, slope: np.ndarray) -> np.ndarray:
     """``slope x`` for x < 0, else ``x``; ``slope`` broadcasts to ``x``, not the reverse."""
-    if broadcast_shape(x.shape, slope.shape) != x.shape:
+    if not broadcasts_to(slope.shape, x.shape):
         raise KernelError(f"slope {shape_of(slope)} must broadcast to the shape of X {shape_of(x)}")
     return np.where(x < np.zeros((), x.dtype), np.multiply(slope, x), x)
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from irkit.backends.numpy.kernels._nn import normalize_axis, require, results, widen, working_dtype
+from irkit.backends.numpy.kernels._common import compute_dtype, normalize_axis, widen
+from irkit.backends.numpy.kernels._nn import require, results
 from irkit.backends.numpy.registry import KernelError, kernel
 from irkit.ir.dtypes import dtype as element_type
 
@@ -176,7 +177,7 @@ def attention(
         if nonpad_kv_seqlen.size and not 0 <= nonpad_kv_seqlen.min() <= nonpad_kv_seqlen.max() <= k.shape[2]:
             raise KernelError(f"nonpad_kv_seqlen {nonpad_kv_seqlen.tolist()} must lie in [0, {k.shape[2]}]")
 
-    dtype = working_dtype(q.dtype)
+    dtype = compute_dtype(q.dtype)
     root = np.asarray(sqrt(1 / sqrt(q.shape[3] or 1) if scale is None else scale)).astype(out_dtype)
     raw = _shared_matmul(widen(q * root), widen((k * root).swapaxes(2, 3))).astype(out_dtype, copy=False)
     capped = dtype.type(softcap) * np.tanh(widen(raw) / dtype.type(softcap)) if softcap > 0 else widen(raw)
@@ -213,7 +214,7 @@ def flex_attention(
         q.ndim == k.ndim == v.ndim == 4, f"Q, K and V must have 4 axes, found shapes {q.shape}, {k.shape}, {v.shape}"
     )
     _check_heads(q, k, v)
-    dtype = working_dtype(q.dtype)
+    dtype = compute_dtype(q.dtype)
     precision = dtype if softmax_precision is None else element_type(softmax_precision).numpy
     factor = dtype.type(1 / sqrt(q.shape[3] or 1) if scale is None else scale)
     scores = _shared_matmul(widen(q), widen(k).swapaxes(2, 3)) * factor

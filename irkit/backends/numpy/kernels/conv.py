@@ -18,6 +18,7 @@ from math import prod
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from irkit.backends.numpy.kernels._common import widen
 from irkit.backends.numpy.kernels._nn import (
     OUT_OF_PROPORTION,
     Budget,
@@ -31,7 +32,6 @@ from irkit.backends.numpy.kernels._nn import (
     spatial_attribute,
     spatial_slices,
     split_padding,
-    widen,
 )
 from irkit.backends.numpy.registry import kernel
 

@@ -1,9 +1,11 @@
 """Images: Resize, GridSample, AffineGrid, ImageDecoder, NonMaxSuppression, CenterCropPad.
 
-Conventions where the spec is silent: Resize rounds (halves to even) and saturates to integer types, GridSample
-truncates as the spec says and saturates; where ``scales`` are given a length "of the resized tensor" may be fractional;
-a NaN in a grid reads as -1; an axis of one element lies at 0 in AffineGrid with ``align_corners``. Among equal scores
-NonMaxSuppression takes the box of the lower index first. ImageDecoder needs Pillow.
+Conventions where the spec is silent or at odds with itself: Resize rounds (halves to even) and saturates to integer
+types, GridSample truncates as the spec says and saturates; in Resize a length of the output that follows from a scale
+enters the coordinate transformations before it is rounded, as the official tests have it; a NaN in a grid reads as -1;
+cubic sampling with border padding repeats the border for every tap; an axis of one element lies at 0 in AffineGrid
+with ``align_corners``. Among equal scores NonMaxSuppression takes the box of the lower index first. ImageDecoder needs
+Pillow.
 """
 
 from __future__ import annotations
@@ -15,14 +17,8 @@ from math import prod
 
 import numpy as np
 
-from irkit.backends.numpy.kernels._nn import (
-    Budget,
-    integers,
-    normalize_axes,
-    require,
-    widen,
-    working_dtype,
-)
+from irkit.backends.numpy.kernels._common import compute_dtype, normalize_axes, widen
+from irkit.backends.numpy.kernels._nn import Budget, integers, require
 from irkit.backends.numpy.registry import KernelError, kernel
 
 __all__: list[str] = []
@@ -36,7 +32,7 @@ def _interpolation_dtype(dtype: np.dtype) -> np.dtype:
     require(dtype.kind != "O", "strings can only be sampled with mode 'nearest'")
     if dtype.kind in "biu":
         return np.dtype(np.float64)
-    return working_dtype(dtype)
+    return compute_dtype(dtype)
 
 
 def _saturate(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -74,35 +70,32 @@ def _taps(at: np.ndarray, filter_: Callable[[np.ndarray], np.ndarray], reach: in
 
 
 def _resized(
-    shape: Sequence[int],
-    axes: Sequence[int],
-    scales: np.ndarray | None,
-    sizes: np.ndarray | None,
-    policy: str,
-    spans: Sequence[float],
-) -> tuple[list[int], list[float]]:
-    """Output extent and scale of each of the axes; ``spans`` are the parts of the input that are resized."""
+    shape: Sequence[int], axes: Sequence[int], scales: np.ndarray | None, sizes: np.ndarray | None, policy: str
+) -> tuple[list[int], list[float], list[float]]:
+    """Output extent, scale, and output extent before it was rounded, of each of the axes.
+
+    The region of interest does not enter: official shape inference leaves it out, though the op's text has it.
+    """
     require((scales is None) != (sizes is None), "one of scales and sizes must be given, and only one")
     extents = [shape[a] for a in axes]
     if scales is not None:
         require(scales.shape == (len(axes),), f"scales of shape {scales.shape} must have {len(axes)} elements")
         require(bool((scales > 0).all()) and bool(np.isfinite(scales).all()), f"scales {scales} must be positive")
         # The product is rounded to float32 before the floor, as official shape inference does.
-        out = [
-            int(np.floor(np.float32(n) * np.float32(span) * s))
-            for n, span, s in zip(extents, spans, scales, strict=True)
-        ]
-        return out, [float(s) for s in scales]
+        out = [int(np.floor(np.float32(n) * np.float32(s))) for n, s in zip(extents, scales, strict=True)]
+        factors = [float(s) for s in scales]
+        return out, factors, [n * s for n, s in zip(extents, factors, strict=True)]
     wanted = () if sizes is None else integers(sizes)
     require(len(wanted) == len(axes), f"sizes {wanted} must have {len(axes)} elements")
     require(all(s >= 0 for s in wanted), f"sizes {wanted} must not be negative")
     require(all(n or not s for n, s in zip(extents, wanted, strict=True)), "an empty axis cannot be resized")
     ratios = [s / n if n else 1.0 for s, n in zip(wanted, extents, strict=True)]
     if policy == "stretch":
-        return list(wanted), ratios
+        return list(wanted), ratios, [float(s) for s in wanted]
     require(policy in ("not_larger", "not_smaller"), f"keep_aspect_ratio_policy {policy!r} is unknown")
-    scale = min(ratios) if policy == "not_larger" else max(ratios)
-    return [int(np.floor(scale * n + 0.5)) for n in extents], [scale] * len(axes)
+    scale = min(ratios, default=1.0) if policy == "not_larger" else max(ratios, default=1.0)
+    exact = [scale * n for n in extents]
+    return [int(np.floor(v + 0.5)) for v in exact], [scale] * len(axes), exact
 
 
 def _original(mode: str, n: int, out: int, scale: float, fractional: float, roi: tuple[float, float]) -> np.ndarray:
@@ -115,7 +108,7 @@ def _original(mode: str, n: int, out: int, scale: float, fractional: float, roi:
         case "half_pixel":
             return (x + 0.5) / scale - 0.5
         case "half_pixel_symmetric":
-            return n / 2 * (1 - out / fractional) + (x + 0.5) / scale - 0.5
+            return n / 2 + (x + 0.5 - out / 2) / scale - 0.5
         case "pytorch_half_pixel":
             return (x + 0.5) / scale - 0.5 if out > 1 else np.zeros(out)
         case "align_corners":
@@ -168,8 +161,7 @@ def resize(
             raise KernelError(f"tf_crop_and_resize needs a roi of {2 * len(over)} elements")
         bounds = [(float(a), float(b)) for a, b in zip(roi[: len(over)], roi[len(over) :], strict=True)]
     scales, sizes = (None if v is None or (v.size == 0 and over) else v for v in (scales, sizes))
-    out, factors = _resized(x.shape, over, scales, sizes, keep_aspect_ratio_policy, [b - a for a, b in bounds])
-    require(min(out, default=0) >= 0, f"roi {bounds} leaves nothing to resize")
+    out, factors, exact = _resized(x.shape, over, scales, sizes, keep_aspect_ratio_policy)
     shape = list(x.shape)
     for axis, length in zip(over, out, strict=True):
         shape[axis] = length
@@ -180,11 +172,10 @@ def resize(
 
     y = x if mode == "nearest" else x.astype(_interpolation_dtype(x.dtype), copy=False)
     outside: list[tuple[int, np.ndarray]] = []
-    for axis, length, scale, span in zip(over, out, factors, bounds, strict=True):
+    for axis, length, scale, fractional, span in zip(over, out, factors, exact, bounds, strict=True):
         n = x.shape[axis]
         if length == n and scale == 1 and span == (0.0, 1.0):
             continue
-        fractional = scale * n * (span[1] - span[0]) if scales is not None else float(length)
         at = _original(coordinate_transformation_mode, n, length, scale, fractional, span)
         if crop:
             outside.append((axis, (at < 0) | (at > n - 1)))
@@ -212,7 +203,7 @@ def resize(
 def _weighted_take(x: np.ndarray, place: np.ndarray, weights: np.ndarray, axis: int) -> np.ndarray:
     """``sum_t weights[:, t] * x[place[:, t]]`` along an axis."""
     column = (-1,) + (1,) * (x.ndim - 1 - axis)
-    weights = weights.astype(x.real.dtype)
+    weights = weights.astype(np.real(x).dtype)
     result = np.take(x, place[:, 0], axis=axis)
     result *= weights[:, 0].reshape(column)
     for t in range(1, place.shape[1]):
@@ -254,7 +245,7 @@ def grid_sample(
     if not y.size or 0 in size:
         return y.reshape(batch, channels, *out).astype(x.dtype, copy=False)
     flat = x.reshape(batch, channels, -1).astype(dtype, copy=False)
-    real = np.float64 if mode == "nearest" else y.real.dtype
+    real = np.float64 if mode == "nearest" else np.real(y).dtype
     points = np.nan_to_num(widen(grid), nan=-1.0, posinf=None, neginf=None).reshape(batch, -1, rank)
     taps: list[tuple[np.ndarray, ...]] = []
     for axis, n in enumerate(size):
@@ -288,8 +279,6 @@ def _grid_taps(at: np.ndarray, n: int, mode: str, padding: str, align_corners: b
         at = np.rint(at)
     if padding == "reflection":
         at = _reflect(at, low, high)
-    elif padding == "border":
-        at = np.where((at < low) | (at > high), np.clip(at, 0, n - 1), at)
     shape = at.shape
     at = np.clip(at, -8, n + 8).ravel().astype(np.float64)
     if mode == "nearest":
@@ -315,7 +304,7 @@ def affine_grid(theta: np.ndarray, size: np.ndarray, *, budget: Budget, align_co
         theta.shape == (shape[0], rank, rank + 1), f"theta must be {(shape[0], rank, rank + 1)}, found {theta.shape}"
     )
     require(min(shape) >= 0, f"size {shape} must not be negative")
-    dtype = working_dtype(theta.dtype)
+    dtype = compute_dtype(theta.dtype)
     budget.allocate(shape[0] * prod(shape[2:]) * rank * dtype.itemsize)
     lines = []
     for n in shape[2:]:

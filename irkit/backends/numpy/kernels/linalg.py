@@ -15,7 +15,7 @@ import math
 
 import numpy as np
 
-from irkit.backends.numpy.kernels._common import broadcast_shape, scalar, shape_of, widen
+from irkit.backends.numpy.kernels._common import broadcast_shape, broadcasts_to, scalar, shape_of, widen
 from irkit.backends.numpy.kernels.quant import quantize
 from irkit.backends.numpy.registry import KernelError, kernel
 
@@ -73,7 +73,7 @@ def gemm(
     left = a.T if transA else a
     right = b.T if transB else b
     shape = (left.shape[0], right.shape[1])
-    if c is not None and broadcast_shape(c.shape, shape) != shape:
+    if c is not None and not broadcasts_to(c.shape, shape):
         raise KernelError(f"C {shape_of(c)} must broadcast to the shape of the product {list(shape)}")
     if a.dtype.kind in "iu":
         return _integer_gemm(left, right, c, alpha, beta)
@@ -141,7 +141,7 @@ def _row_zero_point(zero_point: np.ndarray, a: np.ndarray) -> np.ndarray:
         return zero_point.reshape(())
     if zero_point.ndim == 1:
         zero_point = zero_point[:, None]
-    if a.ndim < 2 or broadcast_shape(zero_point.shape, a.shape) != a.shape or zero_point.shape[-1] != 1:
+    if a.ndim < 2 or not broadcasts_to(zero_point.shape, a.shape) or zero_point.shape[-1] != 1:
         raise KernelError(f"a zero point or scale {shape_of(zero_point)} has not one value per row of {shape_of(a)}")
     return zero_point
 
@@ -151,7 +151,7 @@ def _column_zero_point(zero_point: np.ndarray, b: np.ndarray) -> np.ndarray:
     if zero_point.size == 1:
         return zero_point.reshape(())
     one_row = zero_point.ndim == 1 or zero_point.shape[-2] == 1
-    if b.ndim < 2 or broadcast_shape(zero_point.shape, b.shape) != b.shape or not one_row:
+    if b.ndim < 2 or not broadcasts_to(zero_point.shape, b.shape) or not one_row:
         raise KernelError(f"a zero point or scale {shape_of(zero_point)} has not one value per column of {shape_of(b)}")
     return zero_point
 
@@ -195,5 +195,6 @@ def qlinear_matmul(
     if a.ndim == 1 and columns.ndim > 1:
         columns = columns[..., 0, :]
     scale = rows.astype(np.float64) * columns.astype(np.float64)
-    broadcast_shape(product.shape, y_scale.shape, y_zero_point.shape)
-    return quantize(product * scale / y_scale.astype(np.float64), y_zero_point, y_zero_point.dtype)
+    divisor = _row_zero_point(y_scale, product).astype(np.float64)
+    offset = _row_zero_point(y_zero_point, product)
+    return quantize(np.asarray(product * scale / divisor), offset, y_zero_point.dtype)

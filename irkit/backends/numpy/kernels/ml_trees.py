@@ -155,20 +155,20 @@ def _floats(plain: Sequence[float] | None, tensor: Array | None) -> Array:
 
 def _positions(trees: Array, ids: Array, wanted_trees: Array, wanted_ids: Array) -> Array:
     """Where in the list of nodes those stand that are wanted by tree and id."""
-    if not len(trees) == len(ids) or len(wanted_trees) != len(wanted_ids):
+    if len(trees) != len(ids) or len(wanted_trees) != len(wanted_ids):
         raise KernelError("the lists of tree ids and node ids differ in length")
-    known = np.stack([trees, ids], axis=1)
-    pairs = np.concatenate([known, np.stack([wanted_trees, wanted_ids], axis=1)])
-    distinct, code = np.unique(pairs, axis=0, return_inverse=True)
-    code = code.reshape(-1)
+    _, tree_code = np.unique(np.concatenate([trees, wanted_trees]), return_inverse=True)
+    distinct_ids, id_code = np.unique(np.concatenate([ids, wanted_ids]), return_inverse=True)
+    code = tree_code * len(distinct_ids) + id_code
+    distinct, place_of = np.unique(code, return_inverse=True)
     place = np.full(len(distinct), -1)
-    place[code[: len(known)]] = np.arange(len(known))
-    if np.count_nonzero(place >= 0) != len(known):
+    place[place_of[: len(ids)]] = np.arange(len(ids))
+    if np.count_nonzero(place >= 0) != len(ids):
         raise KernelError("a node id occurs twice in one tree")
-    found = place[code[len(known) :]]
+    found = place[place_of[len(ids) :]]
     if found.size and found.min() < 0:
-        tree, node = pairs[len(known) + int(found.argmin())]
-        raise KernelError(f"tree {tree} has no node {node}")
+        lost = int(found.argmin())
+        raise KernelError(f"tree {wanted_trees[lost]} has no node {wanted_ids[lost]}")
     return found
 
 

@@ -14,16 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from irkit.backends.numpy.kernels._nn import (
-    broadcastable_to,
-    normalize_axes,
-    normalize_axis,
-    per_channel,
-    require,
-    results,
-    widen,
-    working_dtype,
-)
+from irkit.backends.numpy.kernels._common import compute_dtype, log_softmax, normalize_axes, normalize_axis, widen
+from irkit.backends.numpy.kernels._nn import broadcastable_to, per_channel, require, results
 from irkit.backends.numpy.registry import kernel
 from irkit.ir.dtypes import dtype as element_type
 
@@ -53,7 +45,7 @@ def batch_normalization(
     require(x.ndim >= 1, "X must have at least one axis")
     require(bool(training_mode) or n_out == 1, "running_mean and running_var are given only with training_mode=1")
     _check_channels(x, x.shape[1] if x.ndim > 1 else 1, scale=scale, B=bias, input_mean=mean, input_var=var)
-    dtype = np.result_type(*(working_dtype(v.dtype) for v in (x, scale, bias, mean, var)))
+    dtype = np.result_type(*(compute_dtype(v.dtype) for v in (x, scale, bias, mean, var)))
     data = x.astype(dtype, copy=False)
     mu, sigma2 = mean.astype(dtype, copy=False), var.astype(dtype, copy=False)
     running: tuple[np.ndarray, ...] = ()
@@ -210,14 +202,8 @@ def softmax(x: np.ndarray, *, axis: int = -1) -> np.ndarray:
 
 
 @kernel("LogSoftmax")
-def log_softmax(x: np.ndarray, *, axis: int = -1) -> np.ndarray:
-    axis = normalize_axis(axis, x.ndim)
-    if x.size == 0:
-        return x.copy()
-    data = widen(x)
-    y = data - data.max(axis=axis, keepdims=True)
-    y -= np.log(np.exp(y).sum(axis=axis, keepdims=True))
-    return y.astype(x.dtype, copy=False)
+def log_of_softmax(x: np.ndarray, *, axis: int = -1) -> np.ndarray:
+    return log_softmax(widen(x), normalize_axis(axis, x.ndim)).astype(x.dtype, copy=False)
 
 
 @kernel("Hardmax")

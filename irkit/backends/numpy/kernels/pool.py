@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from irkit.backends.numpy.kernels._common import widen
 from irkit.backends.numpy.kernels._nn import (
     Budget,
     Window,
@@ -26,7 +27,6 @@ from irkit.backends.numpy.kernels._nn import (
     require,
     spatial_attribute,
     spatial_slices,
-    widen,
 )
 from irkit.backends.numpy.registry import KernelError, kernel
 

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from irkit.backends.numpy.kernels._nn import require, results, widen
+from irkit.backends.numpy.kernels._common import widen
+from irkit.backends.numpy.kernels._nn import require, results
 from irkit.backends.numpy.registry import KernelError, kernel
 
 __all__: list[str] = []

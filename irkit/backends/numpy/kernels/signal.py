@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from irkit.backends.numpy.kernels._nn import Budget, normalize_axis, require, scalar_int, widen
+from irkit.backends.numpy.kernels._common import normalize_axis, scalar, widen
+from irkit.backends.numpy.kernels._nn import Budget, require
 from irkit.backends.numpy.registry import kernel
 from irkit.ir.dtypes import dtype as element_type
 
@@ -32,7 +33,7 @@ def _complex(x: np.ndarray) -> np.ndarray:
 
 def _parts(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Complex numbers as a tensor with a last axis of (real, imaginary)."""
-    return np.stack((x.real, x.imag), axis=-1).astype(dtype, copy=False)
+    return np.stack((np.real(x), np.imag(x)), axis=-1).astype(dtype, copy=False)
 
 
 @kernel("DFT")
@@ -46,7 +47,7 @@ def dft(
     onesided: int = 0,
 ) -> np.ndarray:
     signal = _complex(x)
-    along = normalize_axis(-2 if axis is None else scalar_int(axis, "axis"), x.ndim)
+    along = normalize_axis(-2 if axis is None else scalar(axis, "axis"), x.ndim)
     require(along != x.ndim - 1, "axis must not be the last one, which holds real and imaginary parts")
     real = x.shape[-1] == 1
     if onesided and not inverse:
@@ -57,7 +58,7 @@ def dft(
     if onesided and inverse:
         length = 2 * (length - 1)
     if dft_length is not None:
-        length = scalar_int(dft_length, "dft_length")
+        length = scalar(dft_length, "dft_length")
     require(length >= 1, f"dft_length {length} must be positive, for a signal of shape {x.shape} along axis {along}")
     budget.allocate(x.size // max(x.shape[along], 1) * length * 16)
     if onesided:
@@ -81,11 +82,11 @@ def stft(
     require(x.ndim == 3, f"the signal of shape {x.shape} must be (batch_size, signal_length, 1 or 2)")
     signal = _complex(x)
     require(not onesided or x.shape[-1] == 1, "a one-sided transform needs a real signal (last axis of 1)")
-    step = scalar_int(frame_step, "frame_step")
+    step = scalar(frame_step, "frame_step")
     require(window is None or window.ndim == 1, "window must have one axis")
     length = x.shape[1] if window is None else window.shape[0]
     if frame_length is not None:
-        given = scalar_int(frame_length, "frame_length")
+        given = scalar(frame_length, "frame_length")
         require(window is None or given == length, f"frame_length {given} is not the length {length} of window")
         length = given
     require(step >= 1, f"frame_step {step} must be positive")
@@ -102,7 +103,7 @@ def _cosine_window(
     size: np.ndarray, coefficients: tuple[float, ...], periodic: int, output_datatype: int, budget: Budget
 ) -> np.ndarray:
     """The window ``sum_k c[k] * cos(2 pi k n / N)``, with N the size, or one less for a symmetric window."""
-    count = scalar_int(size, "size")
+    count = scalar(size, "size")
     require(count >= 0, f"size {count} must not be negative")
     dtype = element_type(output_datatype).numpy
     budget.allocate(count * 8)
@@ -140,8 +141,8 @@ def mel_weight_matrix(
     output_datatype: int = 1,
 ) -> np.ndarray:
     """Band edges lie at ``num_mel_bins + 2`` equal steps on the mel scale, rounded down to spectrogram bins."""
-    bands, length = scalar_int(num_mel_bins, "num_mel_bins"), scalar_int(dft_length, "dft_length")
-    rate = scalar_int(sample_rate, "sample_rate")
+    bands, length = scalar(num_mel_bins, "num_mel_bins"), scalar(dft_length, "dft_length")
+    rate = scalar(sample_rate, "sample_rate")
     low, high = float(lower_edge_hertz.reshape(())), float(upper_edge_hertz.reshape(()))
     require(bands >= 0 and length >= 0 and rate >= 1, "num_mel_bins and dft_length must be at least 0, sample_rate 1")
     require(0 <= low <= high, f"the edges {low} and {high} Hz must be in order and not negative")

@@ -8,6 +8,7 @@ its linear time (see ``_regex``).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import chain
 
 import numpy as np
@@ -61,10 +62,13 @@ def string_normalizer(
     return string_array(words, (*x.shape[:-1], len(words)))
 
 
+_compiled = lru_cache(maxsize=64)(Regex)
+
+
 @kernel("RegexFullMatch")
 def regex_full_match(x: Array, *, pattern: str = "") -> Array:
     try:
-        regex = Regex(pattern)
+        regex = _compiled(pattern)
     except RegexError as error:
         raise KernelError(str(error)) from error
     return np.array([regex.fullmatch(text) for text in x.ravel().tolist()], dtype=np.bool_).reshape(x.shape)
@@ -129,5 +133,5 @@ def tf_idf_vectorizer(
     if mode != "TF" and weights is not None:
         found = found * np.array(weights, dtype=np.float32)
     out = np.zeros((len(rows), max(ngram_indexes) + 1), dtype=np.float32)
-    np.add.at(out, (slice(None), np.array(ngram_indexes)), found)
+    np.add.at(out.T, np.array(ngram_indexes), found.T)
     return out.reshape(*x.shape[:-1], out.shape[1])

@@ -1,0 +1,664 @@
+"""ONNX models to modules, losslessly.
+
+Every value gets the type that inference gives it; what the file declares in ``value_info`` is kept beside it as a
+claim. Functions stay untyped, since their callers decide.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+import onnx
+from onnx import AttributeProto
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, NoneType, StringAttr, UnitAttr
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from irkit import opsets
+from irkit.dialects import context
+from irkit.dialects.onnx.classes import CLASSES, OnnxOp, canonical_domain, newest, op_class
+from irkit.dialects.onnx.infer import infer_types
+from irkit.dialects.onnx.protos import (
+    ExternalReader,
+    attr_from_proto,
+    has_denotation,
+    proto_attr,
+    sparse_from_proto,
+    tensor_from_proto,
+    type_from_proto,
+)
+from irkit.dialects.onnx.structural import Call, Custom, ForeignOp, Function, Initializer, Yield, absent
+from irkit.errors import InferenceError, IrkitError, LoadError, VerifyError
+from irkit.ir.attributes import string, strings
+from irkit.ir.constants import SparseAttr, TensorAttr
+from irkit.ir.location import node_location
+from irkit.ir.module import DEFAULT, GRAPH, Module, arg_attrs
+from irkit.ir.names import DECL, DOC, META, NAME, OUTS, REST, hint
+from irkit.ir.types import UnknownType, unknown
+
+__all__ = ["import_model", "paused_gc"]
+
+MAX_DEPTH = 200
+"""How deeply graphs may be nested."""
+
+Proto = Any
+FunctionKey = tuple[str, str, str]
+
+NOT_DECLARED = NoneType()
+AS_INFERRED = UnitAttr()
+
+
+@contextmanager
+def paused_gc() -> Iterator[None]:
+    """Without cyclic garbage collection: building many small objects would run it over and over for nothing."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+class _Unsorted(Exception):
+    """A node of the graph stands before the one that makes its input."""
+
+
+def import_model(
+    model: Proto, *, file: str = "", external: ExternalReader | None = None, upgrade: bool = True
+) -> Module:
+    """The module of a ModelProto.
+
+    Args:
+        file: the file's name, for locations.
+        external: reads tensors whose data stand in other files.
+        upgrade: bring ops to their current form where that is one to one; else keep every op as it came.
+
+    Raises:
+        LoadError: if the model is malformed, saying where.
+    """
+    with paused_gc():
+        return _Importer(model, file, external, upgrade).module()
+
+
+class _Importer:
+    def __init__(self, model: Proto, file: str, external: ExternalReader | None, upgrade: bool) -> None:
+        self.model = model
+        self.file = file or "model"
+        self.external = external
+        self.upgrade = upgrade
+        self.opsets = _opsets(model.opset_import, "the model")
+        self.functions: set[FunctionKey] = set()
+        self.old: list[OnnxOp] = []
+        self.has_calls = False
+        self.depth = 0
+
+    def module(self) -> Module:
+        model = self.model
+        if not model.HasField("graph"):
+            raise LoadError("the model has no graph")
+        for function in model.functions:
+            key = _function_key(function)
+            if key in self.functions:
+                raise LoadError(f"function '{key[0]}.{key[1]}' is defined twice")
+            self.functions.add(key)
+        _check_recursion(model.functions)
+        op = ModuleOp([])
+        module = Module(op, context())
+        block = op.body.block
+        block.add_op(self._main(model.graph))
+        symbols: set[str] = {"main"}
+        for function in model.functions:
+            block.add_op(self._function(function, symbols))
+        module.ir_version = model.ir_version
+        module.opsets = self.opsets
+        self._model_attributes(op)
+        if self.old:
+            for old in self.old:
+                opsets.upgrade_op(old, module.ctx)
+            _sync_returns(module.func)
+        try:
+            module.verify()
+        except VerifyError as error:
+            raise LoadError(error.message, op=error.op, where=error.where, hint=error.hint) from None
+        return module
+
+    def _model_attributes(self, op: ModuleOp) -> None:
+        model = self.model
+        for field in ("producer_name", "producer_version", "domain"):
+            if model.HasField(field):
+                op.attributes[f"onnx.{field}"] = string(getattr(model, field))
+        if model.HasField("model_version"):
+            from irkit.ir.attributes import int_attr
+
+            op.attributes["onnx.model_version"] = int_attr(model.model_version)
+        _doc_and_metadata(op.attributes, model)
+        rest = onnx.ModelProto()
+        rest.training_info.extend(model.training_info)
+        rest.configuration.extend(model.configuration)
+        if rest.ByteSize():
+            op.attributes[REST] = proto_attr(rest)
+
+    # Graphs
+
+    def _main(self, graph: Proto) -> FuncOp:
+        initial = {t.name: t for t in graph.initializer}
+        hidden: set[str] = set()
+        if self.model.ir_version < 4:
+            hidden = initial.keys() & {i.name for i in graph.input}
+            inputs = [i for i in graph.input if i.name not in hidden]
+        else:
+            inputs = list(graph.input)
+        names = [i.name for i in inputs]
+        block, scope, values = self._build(graph, inputs, {}, self.opsets)
+        args: list[dict[str, Attribute]] = []
+        for info, _ in zip(inputs, block.args, strict=True):
+            entry: dict[str, Attribute] = {NAME: string(info.name)}
+            if _has_extras(info):
+                entry[DECL] = proto_attr(info)
+            if info.name in initial and info.name not in hidden:
+                entry[DEFAULT] = TensorAttr.of(self._tensor(initial[info.name]))
+            args.append(entry)
+        results: list[dict[str, Attribute]] = []
+        for info, value in zip(graph.output, values, strict=True):
+            entry = {NAME: string(info.name)}
+            declared = _declared(info, value.type)
+            if not isinstance(declared, UnitAttr):
+                entry[DECL] = declared
+            results.append(entry)
+        block.add_op(ReturnOp(*values))
+        func = FuncOp(
+            "main",
+            ([a.type for a in block.args], [v.type for v in values]),
+            Region(block),
+            arg_attrs=arg_attrs(args),
+            res_attrs=arg_attrs(results),
+        )
+        func.attributes[GRAPH] = string(graph.name)
+        if hidden and [i.name for i in graph.input] != names + [t.name for t in graph.initializer]:
+            func.attributes["onnx.ins"] = strings(i.name for i in graph.input)
+        _doc_and_metadata(func.attributes, graph)
+        self._rest(func.attributes, graph, scope, hidden)
+        return func
+
+    def _subgraph(self, graph: Proto, outer: Mapping[str, SSAValue], imports: Mapping[str, int], types: Any) -> Region:
+        """A region for a graph attribute; ``types`` are those of its inputs, as far as the op's operands tell."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise LoadError(f"graphs are nested more than {MAX_DEPTH} deep")
+        block, scope, values = self._build(graph, list(graph.input), outer, imports, types)
+        end = Yield.create(operands=values)
+        end.attributes[GRAPH] = string(graph.name)
+        if graph.input:
+            end.attributes["onnx.ins"] = strings(i.name for i in graph.input)
+            end.attributes["onnx.ins_decl"] = _declarations(graph.input, [a.type for a in block.args])
+        end.attributes[OUTS] = strings(o.name for o in graph.output)
+        if graph.output:
+            end.attributes[DECL] = _declarations(graph.output, [v.type for v in values])
+        _doc_and_metadata(end.attributes, graph)
+        self._rest(end.attributes, graph, scope, set())
+        block.add_op(end)
+        self.depth -= 1
+        return Region(block)
+
+    def _rest(
+        self, attributes: dict[str, Attribute], graph: Proto, scope: Mapping[str, SSAValue], hidden: set[str]
+    ) -> None:
+        """Keeps what the IR does not model: annotations, and declarations of values that no op of the graph makes."""
+        rest = onnx.GraphProto()
+        rest.quantization_annotation.extend(graph.quantization_annotation)
+        made = {name for name, value in scope.items() if isinstance(value.owner, Operation)}
+        rest.value_info.extend(info for info in graph.value_info if info.name not in made)
+        rest.input.extend(i for i in graph.input if i.name in hidden and (_has_extras(i) or self._differs(i, scope)))
+        if rest.ByteSize():
+            attributes[REST] = proto_attr(rest)
+
+    @staticmethod
+    def _differs(info: Proto, scope: Mapping[str, SSAValue]) -> bool:
+        return info.name in scope and type_from_proto(info.type) != scope[info.name].type
+
+    def _build(
+        self,
+        graph: Proto,
+        inputs: Sequence[Proto],
+        outer: Mapping[str, SSAValue],
+        imports: Mapping[str, int],
+        types: Sequence[Attribute] | None = None,
+    ) -> tuple[Block, dict[str, SSAValue], list[SSAValue]]:
+        """The block of a graph, the values by name that it defines, and its outputs."""
+        mark = len(self.old)
+        try:
+            return self._build_in_order(graph, graph.node, inputs, outer, imports, types)
+        except _Unsorted:
+            del self.old[mark:]
+            ordered = _sorted_nodes(graph, set(outer))
+            return self._build_in_order(graph, ordered, inputs, outer, imports, types)
+
+    def _build_in_order(
+        self,
+        graph: Proto,
+        nodes: Sequence[Proto],
+        inputs: Sequence[Proto],
+        outer: Mapping[str, SSAValue],
+        imports: Mapping[str, int],
+        types: Sequence[Attribute] | None,
+    ) -> tuple[Block, dict[str, SSAValue], list[SSAValue]]:
+        declared = {info.name: info for info in graph.value_info}
+        arg_types = [type_from_proto(i.type) for i in inputs]
+        if types is not None and len(types) == len(arg_types):
+            arg_types = [t if not isinstance(t, UnknownType) else d for t, d in zip(types, arg_types, strict=True)]
+        block = Block(arg_types=arg_types)
+        scope: dict[str, SSAValue] = {}
+        for info, arg in zip(inputs, block.args, strict=True):
+            if info.name in scope:
+                raise LoadError(f"two inputs of graph '{graph.name}' have the name '{info.name}'")
+            scope[info.name] = arg
+            arg.name_hint = hint(info.name)
+        builder = _GraphBuilder(self, block, scope, outer, imports, declared)
+        for proto in graph.initializer:
+            if proto.name not in scope:
+                builder.initializer(proto.name, TensorAttr.of(self._tensor(proto)), proto)
+            elif types is not None:
+                raise LoadError(f"initializer '{proto.name}' of the subgraph '{graph.name}' is one of its inputs, too")
+        for proto in graph.sparse_initializer:
+            builder.initializer(proto.values.name, sparse_from_proto(proto, self.external), proto.values)
+        for index, node in enumerate(nodes):
+            builder.node(node, index)
+        missing = [o.name for o in graph.output if builder.find(o.name) is None]
+        if missing:
+            raise LoadError(f"output '{missing[0]}' of graph '{graph.name}' is made by no node")
+        return block, scope, [cast(SSAValue, builder.find(o.name)) for o in graph.output]
+
+    def _tensor(self, proto: Proto) -> Any:
+        return tensor_from_proto(proto, self.external)
+
+    # Functions
+
+    def _function(self, proto: Proto, symbols: set[str]) -> Function:
+        key = _function_key(proto)
+        imports = _opsets(proto.opset_import, f"function '{proto.name}'") or self.opsets
+        graph = onnx.GraphProto(name=proto.name, node=proto.node)
+        graph.output.extend(onnx.ValueInfoProto(name=name) for name in proto.output)
+        inputs = [onnx.ValueInfoProto(name=name) for name in proto.input]
+        block, _, values = self._build(graph, inputs, {}, imports)
+        end = Yield.create(operands=values)
+        block.add_op(end)
+        function = Function.of(
+            key,
+            _symbol(key, symbols),
+            list(proto.input),
+            list(proto.output),
+            list(proto.attribute),
+            {a.name: attr_from_proto(a, self.external) for a in proto.attribute_proto},
+            imports,
+            Region(block),
+        )
+        _doc_and_metadata(function.attributes, proto)
+        rest = onnx.FunctionProto()
+        rest.value_info.extend(proto.value_info)
+        if rest.ByteSize():
+            function.attributes[REST] = proto_attr(rest)
+        return function
+
+
+class _GraphBuilder:
+    """Adds the nodes of one graph to its block."""
+
+    def __init__(
+        self,
+        importer: _Importer,
+        block: Block,
+        scope: dict[str, SSAValue],
+        outer: Mapping[str, SSAValue],
+        imports: Mapping[str, int],
+        declared: Mapping[str, Proto],
+    ) -> None:
+        self.importer = importer
+        self.block = block
+        self.scope = scope
+        self.outer = outer
+        self.imports = imports
+        self.declared = declared
+        self.classes: dict[tuple[str, str, str], type[Operation]] = {}
+
+    def find(self, name: str) -> SSAValue | None:
+        """The value of this name, in this graph or one around it."""
+        found = self.scope.get(name)
+        return self.outer.get(name) if found is None else found
+
+    def initializer(self, name: str, value: TensorAttr | SparseAttr, proto: Proto) -> None:
+        """Adds an initializer."""
+        op = Initializer.of(value)
+        _doc_and_metadata(op.attributes, proto)
+        self._add(op, [name])
+
+    def node(self, node: Proto, index: int) -> None:
+        """Adds a node.
+
+        Raises:
+            LoadError: saying which node, and what is wrong with it.
+            _Unsorted: if an input is made further on.
+        """
+        operands: list[SSAValue] = []
+        for name in node.input:
+            value = absent(self.block) if name == "" else self.find(name)
+            if value is None:
+                raise _Unsorted
+            operands.append(value)
+        location = node_location(self.importer.file, node.name, index)
+        try:
+            op = self._make(node, operands)
+        except IrkitError as error:
+            if error.where:
+                raise
+            from irkit.ir.location import describe
+
+            name = error.op or f"onnx.{node.op_type}"
+            raise LoadError(error.message, op=name, where=describe(location), hint=error.hint) from None
+        op.location = location
+        attributes = op.attributes
+        if node.HasField("name"):
+            attributes[NAME] = string(node.name)
+        if node.doc_string or node.metadata_props:
+            _doc_and_metadata(attributes, node)
+        if node.domain == "ai.onnx":
+            attributes["onnx.domain"] = StringAttr("ai.onnx")
+        if node.device_configurations:
+            rest = onnx.NodeProto()
+            rest.device_configurations.extend(node.device_configurations)
+            attributes[REST] = proto_attr(rest)
+        self._add(op, node.output)
+        if isinstance(op, OnnxOp) and self.importer.upgrade and not op.current:
+            self.importer.old.append(op)
+
+    def _add(self, op: Operation, names: Sequence[str]) -> None:
+        self.block.add_op(op)
+        op.attributes[OUTS] = strings(names)
+        declared: list[Attribute] = []
+        for result, name in zip(op.results, names, strict=True):
+            if not name:
+                declared.append(NOT_DECLARED)
+                continue
+            if name in self.scope:
+                raise LoadError(f"two values have the name '{name}'", op=op.name)
+            self.scope[name] = result
+            result.name_hint = hint(name)
+            info = self.declared.get(name)
+            declared.append(NOT_DECLARED if info is None else _declared(info, result.type))
+        if any(not isinstance(d, NoneType) for d in declared):
+            op.attributes[DECL] = ArrayAttr(declared)
+
+    def _make(self, node: Proto, operands: Sequence[SSAValue]) -> Operation:
+        cls = self._class(node)
+        if issubclass(cls, ForeignOp):
+            return self._foreign(cls, node, operands)
+        onnx_class = cast("type[OnnxOp]", cls)
+        properties: dict[str, Attribute] = {}
+        graphs: dict[str, Proto] = {}
+        for proto in node.attribute:
+            if proto.name in properties or proto.name in graphs:
+                raise LoadError(f"the attribute '{proto.name}' is given twice")
+            if proto.type == AttributeProto.GRAPH and not proto.ref_attr_name:
+                graphs[proto.name] = proto.g
+            else:
+                properties[proto.name] = attr_from_proto(proto, self.importer.external)
+        spec_graphs = onnx_class.spec.graphs
+        for name in graphs:
+            if name not in spec_graphs:
+                raise LoadError(f"it has no graph attribute '{name}'")
+        regions = [self._region(onnx_class, g, graphs.get(g), operands, properties) for g in spec_graphs]
+        n_out = len(node.output)
+        try:
+            types = infer_types(onnx_class, operands, properties, regions, n_out, node if not graphs else None)
+        except InferenceError:
+            # What does not fit is found again, and reported, by the infer-shapes pass and by a run.
+            types = [unknown] * n_out
+        return onnx_class.create(operands=operands, result_types=types, properties=properties, regions=regions)
+
+    def _region(
+        self,
+        cls: type[OnnxOp],
+        name: str,
+        graph: Proto | None,
+        operands: Sequence[SSAValue],
+        properties: Mapping[str, Attribute],
+    ) -> Region:
+        if graph is None:
+            return Region()
+        try:
+            types = cls.body_types(name, operands, properties, len(graph.input))
+        except (InferenceError, KeyError, ValueError):
+            types = None
+        visible = {**self.outer, **self.scope}
+        return self.importer._subgraph(graph, visible, self.imports, types)  # pyright: ignore[reportPrivateUsage]
+
+    def _foreign(self, cls: type[ForeignOp], node: Proto, operands: Sequence[SSAValue]) -> ForeignOp:
+        attrs: dict[str, Attribute] = {}
+        graphs: list[tuple[str, int]] = []
+        regions: list[Region] = []
+        visible = {**self.outer, **self.scope}
+        for proto in node.attribute:
+            if proto.ref_attr_name or proto.type not in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
+                attrs[proto.name] = attr_from_proto(proto, self.importer.external)
+                continue
+            single = proto.type == AttributeProto.GRAPH
+            for index, graph in enumerate([proto.g] if single else proto.graphs):
+                graphs.append((proto.name, -1 if single else index))
+                regions.append(
+                    self.importer._subgraph(graph, visible, self.imports, None)  # pyright: ignore[reportPrivateUsage]
+                )
+        self.importer.has_calls |= cls is Call
+        return cls.of(
+            canonical_domain(node.domain),
+            node.op_type,
+            operands,
+            [unknown] * len(node.output),
+            attrs,
+            overload=node.overload,
+            graphs=graphs,
+            regions=regions,
+        )
+
+    def _class(self, node: Proto) -> type[Operation]:
+        key = (node.domain, node.op_type, node.overload)
+        found = self.classes.get(key)
+        if found is None:
+            found = self.classes[key] = self._find_class(canonical_domain(node.domain), node.op_type, node.overload)
+        return found
+
+    def _find_class(self, domain: str, op_type: str, overload: str) -> type[Operation]:
+        if (domain, op_type, overload) in self.importer.functions:
+            return Call
+        opset = self.imports.get(domain)
+        known = CLASSES.get((domain, op_type))
+        if opset is None and known is not None:
+            raise LoadError(f"it is of domain '{domain or 'ai.onnx'}', of which the file imports no opset")
+        if known is None:
+            if domain in ("", "ai.onnx.ml"):
+                raise LoadError(f"there is no op '{op_type}' in {domain or 'ai.onnx'}, and no function of that name")
+            return Custom
+        found = op_class(domain, op_type, opset)
+        if found is None:
+            raise LoadError(
+                f"'{op_type}' does not exist at opset {opset}, it came with {min(known)}",
+                hint="the file imports too old an opset, or the node was made for a newer one",
+            )
+        if self.importer.upgrade and not found.current and opsets.is_trivial(found, None):
+            return known[max(known)]
+        return found
+
+
+# Helpers
+
+
+def _opsets(imports: Any, what: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for entry in imports:
+        domain = canonical_domain(entry.domain)
+        if entry.version < 1:
+            raise LoadError(f"{what} imports opset {entry.version} of '{domain or 'ai.onnx'}'", hint="opsets start at 1")
+        known = newest(domain)
+        if known is not None and entry.version > known:
+            raise LoadError(
+                f"{what} imports opset {entry.version} of '{domain or 'ai.onnx'}'; the newest known one is {known}",
+                hint="a newer release of onnx may know it",
+            )
+        found[domain] = entry.version
+    return found
+
+
+def _function_key(proto: Proto) -> FunctionKey:
+    return canonical_domain(proto.domain), proto.name, proto.overload
+
+
+def _symbol(key: FunctionKey, taken: set[str]) -> str:
+    base = "_".join(hint(part) or "f" for part in key if part) or "f"
+    symbol, count = base, 1
+    while symbol in taken:
+        symbol, count = f"{base}_{count}", count + 1
+    taken.add(symbol)
+    return symbol
+
+
+def _check_recursion(functions: Any) -> None:
+    """Refuses functions that call themselves, directly or through others. Without recursion: chains may be long."""
+    keys = {_function_key(f): f for f in functions}
+    calls: dict[FunctionKey, list[FunctionKey]] = {}
+    for key, function in keys.items():
+        found: list[FunctionKey] = []
+        stack = list(function.node)
+        while stack:
+            node = stack.pop()
+            callee = (canonical_domain(node.domain), node.op_type, node.overload)
+            if callee in keys:
+                found.append(callee)
+            for attribute in node.attribute:
+                for graph in [attribute.g, *attribute.graphs] if attribute.type in (5, 10) else []:
+                    stack.extend(graph.node)
+        calls[key] = found
+    done: set[FunctionKey] = set()
+    for start in keys:
+        path: list[tuple[FunctionKey, int]] = [(start, 0)]
+        active = {start}
+        while path:
+            key, position = path.pop()
+            if key in done:
+                active.discard(key)
+                continue
+            if position == len(calls[key]):
+                done.add(key)
+                active.discard(key)
+                continue
+            path.append((key, position + 1))
+            callee = calls[key][position]
+            if callee in active:
+                raise LoadError(f"function '{callee[0]}.{callee[1]}' calls itself", hint="ONNX has no recursion")
+            if callee not in done:
+                active.add(callee)
+                path.append((callee, 0))
+
+
+def _sorted_nodes(graph: Proto, outer: set[str]) -> list[Proto]:
+    """The nodes so that each comes after those that make its inputs (captured ones included), otherwise in order.
+
+    Raises:
+        LoadError: if an input is made nowhere, or nodes depend on each other in a circle.
+    """
+    maker: dict[str, int] = {}
+    for index, node in enumerate(graph.node):
+        for name in node.output:
+            if name:
+                maker[name] = index
+    known = outer | {i.name for i in graph.input} | {t.name for t in graph.initializer}
+    known |= {s.values.name for s in graph.sparse_initializer}
+    waiting: list[int] = []
+    users: dict[int, list[int]] = {}
+    for index, node in enumerate(graph.node):
+        needs: set[int] = set()
+        for name in _uses(node):
+            if name in maker and (name not in known or name in node.input):
+                needs.add(maker[name])
+            elif name not in known and name in node.input:
+                raise LoadError(
+                    f"its input '{name}' is made by no node", op=f"onnx.{node.op_type}", where=f"node '{node.name}'"
+                )
+        waiting.append(len(needs))
+        for need in needs:
+            users.setdefault(need, []).append(index)
+    import heapq
+
+    ready = [i for i, count in enumerate(waiting) if count == 0]
+    ordered: list[Proto] = []
+    while ready:
+        index = heapq.heappop(ready)
+        ordered.append(graph.node[index])
+        for user in users.get(index, []):
+            waiting[user] -= 1
+            if waiting[user] == 0:
+                heapq.heappush(ready, user)
+    if len(ordered) != len(waiting):
+        stuck = next(i for i, count in enumerate(waiting) if count > 0)
+        node = graph.node[stuck]
+        raise LoadError(
+            "it depends on its own result, through other nodes or itself",
+            op=f"onnx.{node.op_type}",
+            where=f"node '{node.name}' (#{stuck})",
+        )
+    return ordered
+
+
+def _uses(node: Proto) -> list[str]:
+    """The names that a node reads, those that its graphs capture included."""
+    found = [name for name in node.input if name]
+    for attribute in node.attribute:
+        if attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
+            for graph in [attribute.g, *attribute.graphs]:
+                found += _captures(graph)
+    return found
+
+
+def _captures(graph: Proto) -> list[str]:
+    inner = {i.name for i in graph.input} | {t.name for t in graph.initializer}
+    inner |= {s.values.name for s in graph.sparse_initializer}
+    inner |= {name for node in graph.node for name in node.output}
+    found = [name for node in graph.node for name in _uses(node) if name not in inner]
+    return found + [o.name for o in graph.output if o.name not in inner]
+
+
+def _doc_and_metadata(attributes: dict[str, Attribute], proto: Proto) -> None:
+    if proto.HasField("doc_string"):
+        attributes[DOC] = string(proto.doc_string)
+    if proto.metadata_props:
+        attributes[META] = ArrayAttr([strings((p.key, p.value)) for p in proto.metadata_props])
+
+
+def _has_extras(info: Proto) -> bool:
+    return bool(info.doc_string or info.metadata_props or has_denotation(info.type))
+
+
+def _declared(info: Proto, inferred: Attribute) -> Attribute:
+    """What a ValueInfoProto adds to the type inferred."""
+    if _has_extras(info):
+        return proto_attr(info)
+    if not info.HasField("type"):
+        return NOT_DECLARED
+    declared = type_from_proto(info.type)
+    return AS_INFERRED if declared == inferred else declared
+
+
+def _declarations(infos: Any, types: Sequence[Attribute]) -> ArrayAttr[Attribute]:
+    return ArrayAttr([_declared(info, t) for info, t in zip(infos, types, strict=True)])
+
+
+def _sync_returns(func: FuncOp) -> None:
+    """Makes the function's type say what it returns, after upgrades that refined types."""
+    from xdsl.dialects.builtin import FunctionType
+
+    last = cast(Operation, func.body.block.last_op)
+    inputs = [a.type for a in func.body.block.args]
+    func.properties["function_type"] = FunctionType.from_lists(inputs, [v.type for v in last.operands])
+
+
