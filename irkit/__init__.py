@@ -10,6 +10,11 @@ from irkit.errors import IrkitError
 __version__ = "0.1.0"
 
 _LAZY = {
+    "load": "irkit.api",
+    "parse": "irkit.api",
+    "save": "irkit.api",
+    "optimize": "irkit.passes",
+    "compile": "irkit.backends",
     "Builder": "irkit.ir.builder",
     "Tensor": "irkit.ir.builder",
     "Module": "irkit.ir.module",

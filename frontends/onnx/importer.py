@@ -32,9 +32,9 @@ from irkit.dialects.onnx.protos import (
 )
 from irkit.dialects.onnx.structural import Call, Custom, ForeignOp, Function, Initializer, Yield, absent
 from irkit.errors import InferenceError, IrkitError, LoadError, VerifyError
-from irkit.ir.attributes import string, strings
+from irkit.ir.attributes import int_attr, string, strings
 from irkit.ir.constants import SparseAttr, TensorAttr
-from irkit.ir.location import node_location
+from irkit.ir.location import describe, node_location
 from irkit.ir.module import DEFAULT, GRAPH, Module, arg_attrs
 from irkit.ir.names import DECL, DOC, META, NAME, OUTS, REST, hint
 from irkit.ir.types import UnknownType, unknown
@@ -132,9 +132,9 @@ class _Importer:
             if model.HasField(field):
                 op.attributes[f"onnx.{field}"] = string(getattr(model, field))
         if model.HasField("model_version"):
-            from irkit.ir.attributes import int_attr
-
             op.attributes["onnx.model_version"] = int_attr(model.model_version)
+        if any(entry.domain == "ai.onnx" for entry in model.opset_import):
+            op.attributes["onnx.default_domain"] = StringAttr("ai.onnx")
         _doc_and_metadata(op.attributes, model)
         rest = onnx.ModelProto()
         rest.training_info.extend(model.training_info)
@@ -354,8 +354,6 @@ class _GraphBuilder:
         except IrkitError as error:
             if error.where:
                 raise
-            from irkit.ir.location import describe
-
             name = error.op or f"onnx.{node.op_type}"
             raise LoadError(error.message, op=name, where=describe(location), hint=error.hint) from None
         op.location = location
@@ -366,9 +364,12 @@ class _GraphBuilder:
             _doc_and_metadata(attributes, node)
         if node.domain == "ai.onnx":
             attributes["onnx.domain"] = StringAttr("ai.onnx")
-        if node.device_configurations:
-            rest = onnx.NodeProto()
-            rest.device_configurations.extend(node.device_configurations)
+        rest = onnx.NodeProto()
+        rest.device_configurations.extend(node.device_configurations)
+        for proto in node.attribute:
+            if proto.doc_string:
+                rest.attribute.add(name=proto.name, doc_string=proto.doc_string)
+        if rest.ByteSize():
             attributes[REST] = proto_attr(rest)
         self._add(op, node.output)
         if isinstance(op, OnnxOp) and self.importer.upgrade and not op.current:

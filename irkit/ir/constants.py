@@ -356,7 +356,7 @@ def payload_text(data: ConstantData) -> str:
         if data.nbytes <= options.inline_bytes or options.large == "inline":
             return f"[{', '.join(_bytes_literal(s) for s in data.stored().reshape(-1))}]"
     elif data.size <= options.literals:
-        return f"[{', '.join(_literals(data, np.broadcast_to(data.stored(), data.shape)))}]"
+        return f"[{', '.join(_literals(data, data.stored() if data.size else np.empty(0, data.dtype.numpy)))}]"
     elif data.nbytes <= options.inline_bytes or options.large == "inline":
         return f'"{base64.b64encode(data.raw()).decode()}"'
     if options.large == "elide":

@@ -21,14 +21,19 @@ from irkit.ir.names import NAME
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["Module", "arg_attrs"]
+__all__ = ["Module", "arg_attrs", "arg_entries"]
 
 GRAPH, OPSETS, IR_VERSION, DEFAULT = "onnx.graph", "onnx.opsets", "onnx.ir_version", "onnx.default"
 
 
-def arg_attrs(entries: Sequence[Mapping[str, Attribute]]) -> ArrayAttr[DictionaryAttr]:
-    """The attributes of a function's arguments or results."""
-    return ArrayAttr([DictionaryAttr(dict(entry)) for entry in entries])
+def arg_attrs(entries: Sequence[Mapping[str, Attribute]]) -> ArrayAttr[DictionaryAttr] | None:
+    """The attributes of a function's arguments or results; None where there are none, as the text has it."""
+    return ArrayAttr([DictionaryAttr(dict(entry)) for entry in entries]) if entries else None
+
+
+def arg_entries(attrs: ArrayAttr[DictionaryAttr] | None, count: int) -> list[Mapping[str, Attribute]]:
+    """Per argument or result its attributes."""
+    return [{}] * count if attrs is None else [entry.data for entry in attrs.data]
 
 
 class Signature(dict[str, Attribute]):
@@ -188,7 +193,7 @@ class Module:
 
 
 def _names(attrs: ArrayAttr[DictionaryAttr] | None, count: int, fallback: str) -> list[str]:
-    entries = [entry.data for entry in attrs.data] if attrs is not None else [{}] * count
+    entries = arg_entries(attrs, count)
     return [text_of(entry[NAME]) if NAME in entry else f"{fallback}{i}" for i, entry in enumerate(entries)]
 
 

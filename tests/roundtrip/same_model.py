@@ -5,6 +5,7 @@ Written without irkit, so that a fault of the importer cannot hide itself.
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,14 @@ def _message(message: Proto) -> None:
                     message.ClearField(field.name)
     if isinstance(message, TensorProto):
         _tensor(message)
+    elif isinstance(message, onnx.SparseTensorProto):
+        message.indices.ClearField("name")
+    elif isinstance(message, onnx.AttributeProto):
+        # The name of a tensor within an attribute names nothing.
+        for tensor in [message.t, *message.tensors] if message.type in (4, 9) else []:
+            tensor.ClearField("name")
+        if message.type == onnx.AttributeProto.SPARSE_TENSOR:
+            message.sparse_tensor.values.ClearField("name")
     elif isinstance(message, onnx.NodeProto):
         _sort(message.attribute, lambda a: a.name)
     elif isinstance(message, onnx.GraphProto):
@@ -97,7 +106,7 @@ def _exact(tensor: Proto, array: np.ndarray) -> bytes:
 
 def first_difference(a: Proto, b: Proto, path: str = "") -> str | None:
     """The first field in which two normalized messages differ, or None."""
-    if a == b:
+    if a == b or a.SerializeToString(deterministic=True) == b.SerializeToString(deterministic=True):
         return None
     fields = {f.name: f for f, _ in a.ListFields()} | {f.name: f for f, _ in b.ListFields()}
     for name, field in fields.items():
@@ -107,14 +116,22 @@ def first_difference(a: Proto, b: Proto, path: str = "") -> str | None:
             if len(x) != len(y):
                 return f"{here}: {len(x)} against {len(y)} entries"
             for index, (p, q) in enumerate(zip(x, y, strict=True)):
-                if p != q:
-                    if field.type == FieldDescriptor.TYPE_MESSAGE:
-                        label = getattr(p, "name", "") or index
-                        return first_difference(p, q, f"{here}[{label}]")
+                if p == q:
+                    continue
+                if field.type != FieldDescriptor.TYPE_MESSAGE:
+                    if isinstance(p, float) and struct.pack("d", p) == struct.pack("d", q):
+                        continue
                     return f"{here}[{index}]: {p!r} against {q!r}"
+                found = first_difference(p, q, f"{here}[{getattr(p, 'name', '') or index}]")
+                if found is not None:
+                    return found
         elif a.HasField(name) != b.HasField(name):
             return f"{here}: {x!r} against {y!r}, set in only one"
         elif x != y:
-            return first_difference(x, y, here) if field.type == FieldDescriptor.TYPE_MESSAGE else f"{here}: {x!r} against {y!r}"
-    # Messages with NaN differ from themselves; their bytes do not.
-    return None if a.SerializeToString() == b.SerializeToString() else f"{path}: bytes differ"
+            if field.type == FieldDescriptor.TYPE_MESSAGE:
+                found = first_difference(x, y, here)
+                if found is not None:
+                    return found
+            elif not (isinstance(x, float) and struct.pack("f", x) == struct.pack("f", y)):
+                return f"{here}: {x!r} against {y!r}"
+    return None

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from xdsl.context import Context
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from irkit.backends.numpy.legalize import FunctionKey, Specializer, kernel_of, unsupported
@@ -26,7 +27,7 @@ from irkit.ir.constants import ConstantData
 from irkit.ir.dtypes import DType
 from irkit.ir.location import where
 from irkit.ir.names import name_of
-from irkit.ir.op import TensorOp, is_absent
+from irkit.ir.op import Random, TensorOp, is_absent
 from irkit.ir.types import Shape, tensor_info
 
 __all__ = ["ABSENT", "Graph", "Plan", "Planner", "Step", "captures"]
@@ -149,6 +150,7 @@ class Planner:
     def __init__(self, functions: Mapping[FunctionKey, Function], ctx: Context) -> None:
         self._specializer = Specializer(functions, ctx)
         self._arrays: dict[SSAValue, np.ndarray] = {}
+        self._ordinals: dict[Operation, dict[Operation, int]] = {}
 
     def plan(
         self, block: Block, inputs: Sequence[SSAValue], results: Sequence[SSAValue], scope: str = ""
@@ -176,6 +178,17 @@ class Planner:
             found = self._arrays[value] = _load(held)
         return found
 
+    def ordinal(self, op: Operation) -> int:
+        """The place of an op that draws among all such ops of its module or function."""
+        root = op
+        while (parent := root.parent_op()) is not None and not isinstance(root, FuncOp | Function):
+            root = parent
+        found = self._ordinals.get(root)
+        if found is None:
+            drawing = (inner for inner in root.walk() if inner.has_trait(Random))
+            found = self._ordinals[root] = {inner: index for index, inner in enumerate(drawing)}
+        return found.get(op, 0)
+
     def function(self, call: Call) -> Function:
         """The function that is called, specialised to the call."""
         return self._specializer.function(call)
@@ -200,7 +213,6 @@ class _Frame:
         self.slots: dict[SSAValue, int] = {value: slot for slot, value in enumerate(inputs)}
         self.count = len(inputs)
         self.constants: dict[int, Any] = {}
-        self.drawing = 0
         self.calls = 0
 
     def build(self, block: Block, results: Sequence[SSAValue]) -> Plan:
@@ -251,8 +263,7 @@ class _Frame:
             many=spec is None or spec.max_outputs > 1,
         )
         if "rng" in kernel.wants:
-            made.key = op_key(op, self.drawing, self.scope)
-            self.drawing += 1
+            made.key = op_key(op, self.planner.ordinal(op), self.scope)
         if spec is not None and spec.graphs:
             for name, region in zip(spec.graphs, op.regions, strict=True):
                 if region.blocks:

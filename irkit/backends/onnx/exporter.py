@@ -19,7 +19,7 @@ from irkit.errors import UnsupportedError
 from irkit.ir.attributes import text_of, texts_of
 from irkit.ir.constants import ConstantData, ProtoAttr, TensorAttr
 from irkit.ir.location import where
-from irkit.ir.module import DEFAULT, GRAPH, Module
+from irkit.ir.module import DEFAULT, GRAPH, Module, arg_entries
 from irkit.ir.names import DECL, DOC, META, NAME, OUTS, REST, name_of
 from irkit.ir.op import TensorOp, is_absent, type_string
 from irkit.ir.types import UnknownType
@@ -175,8 +175,10 @@ class _Exporter:
             if isinstance(inner, Function):
                 model.functions.append(self._function(inner))
         imports = {**self.opsets, **{d: 1 for d in self.used_domains if d not in self.opsets}}
+        spelled = op.attributes.get("onnx.default_domain")
         for domain, opset in imports.items():
-            model.opset_import.add(domain=domain, version=opset)
+            default = text_of(spelled) if spelled is not None and domain == "" else domain
+            model.opset_import.add(domain=default, version=opset)
         return model
 
     def _ir_version(self) -> int:
@@ -199,20 +201,20 @@ class _Exporter:
             graph.name = text_of(name)
         module, block = self.module, func.body.block
         taken: set[str] = set(module.input_names)
-        args = func.arg_attrs.data if func.arg_attrs is not None else ()
+        args = arg_entries(func.arg_attrs, len(block.args))
         for arg, arg_name, entry in zip(block.args, module.input_names, args, strict=True):
             self.values.names[arg] = arg_name
-            _write_info(graph.input.add(), arg_name, arg.type, entry.data.get(DECL))
-            default = entry.data.get(DEFAULT)
+            _write_info(graph.input.add(), arg_name, arg.type, entry.get(DECL))
+            default = entry.get(DEFAULT)
             if isinstance(default, TensorAttr):
                 graph.initializer.append(self.tensor(default.data, arg_name))
         pending = self._name_outputs(module.returned, module.output_names, taken)
         self._nodes(graph, block, taken)
         for value, out_name in pending:
             graph.node.add(op_type="Identity", input=[self.values.names[value]], output=[out_name])
-        results = func.res_attrs.data if func.res_attrs is not None else ()
+        results = arg_entries(func.res_attrs, len(module.returned))
         for value, out_name, entry in zip(module.returned, module.output_names, results, strict=True):
-            _write_info(graph.output.add(), out_name, value.type, entry.data.get(DECL))
+            _write_info(graph.output.add(), out_name, value.type, entry.get(DECL))
         _write_doc_and_metadata(func.attributes, graph)
         listed = _merge_rest(func.attributes, graph)
         if ir_version < 4:
@@ -477,5 +479,11 @@ def _merge_rest(attributes: Mapping[str, Attribute], proto: Proto) -> dict[str, 
         del message.input[:]
         proto.MergeFrom(message)
         return listed
+    if isinstance(message, onnx.NodeProto):
+        docs = {attribute.name: attribute.doc_string for attribute in message.attribute}
+        del message.attribute[:]
+        for attribute in proto.attribute:
+            if attribute.name in docs:
+                attribute.doc_string = docs[attribute.name]
     proto.MergeFrom(message)
     return {}

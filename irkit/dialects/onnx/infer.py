@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import onnx
+import onnx.checker
+import onnx.shape_inference
 from xdsl.ir import Attribute, Region, SSAValue
 
 from irkit.dialects.onnx.protos import attr_to_proto, tensor_to_proto, type_bytes, type_from_bytes
@@ -152,9 +154,10 @@ def infer_node(
         outputs = schema._infer_node_outputs(  # pyright: ignore
             node.SerializeToString(), types, data, {}, opsets, onnx.IR_VERSION
         )
-    except onnx.shape_inference.InferenceError as error:
-        raise InferenceError(_message(str(error)), op=cls.name) from None
-    except (RuntimeError, ValueError, IndexError) as error:
+    except onnx.checker.ValidationError:
+        # Deprecated ops have no inference.
+        return [unknown] * n_out
+    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError, IndexError) as error:
         raise InferenceError(_message(str(error)), op=cls.name) from None
     made: list[Attribute] = []
     for index in range(n_out):

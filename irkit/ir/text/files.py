@@ -56,7 +56,7 @@ def save_text(
         locations=locations,
         sidecar=collect,
     )
-    content = f"{text}\n".encode("utf-8")
+    content = f"{text}\n".encode()
     written: list[tuple[Path, Path]] = []
     try:
         if large:

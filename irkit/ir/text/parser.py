@@ -8,6 +8,7 @@ dialects) is read from its beginning by xDSL's parser; both give equal modules.
 from __future__ import annotations
 
 import gc
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar, cast
@@ -38,7 +39,7 @@ from xdsl.utils.mlir_lexer import MLIRTokenKind
 
 from irkit.errors import ParseError
 from irkit.ir.attributes import int_attr
-from irkit.ir.constants import ConstantData, TensorAttr, decode_base64, number, resolve_digest, resolving
+from irkit.ir.constants import ConstantData, TensorAttr, decode_base64, resolve_digest, resolving
 from irkit.ir.location import node_location, unchecked
 from irkit.ir.module import Module
 from irkit.ir.names import hint
@@ -194,11 +195,18 @@ def _interned(value_type: Attribute) -> Attribute:
 # Our own layout, by lines
 
 _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_PLAIN = r"[^\"\[\](){}<>]++"
-_INSIDE = ""
-for _ in range(6):
-    _INSIDE = rf"(?:{_PLAIN}|{_STRING}" + (rf"|[\[(<{{]{_INSIDE}[\])>}}]" if _INSIDE else "") + ")*+"
-_ATTRIBUTE = rf"(?:[^\"\[\](){{}}<>,]++|{_STRING}|[\[(<{{]{_INSIDE}[\])>}}])++"
+_PLAIN = r"[^-\"\[\](){}<>]++|->?+"
+
+
+def _nested(depth: int) -> str:
+    inside = rf"|[\[(<{{]{_nested(depth - 1)}[\])>}}]" if depth else ""
+    return rf"(?:{_PLAIN}|{_STRING}{inside})*+"
+
+
+_INSIDE = _nested(5)
+_ATTRIBUTE = rf"(?:[^-\"\[\](){{}}<>,]++|->?+|{_STRING}|[\[(<{{]{_INSIDE}[\])>}}])++"
+_TYPE = rf"(?:[^\"\[\](){{}}<>, ]++|<{_INSIDE}>)++"
+_TYPES = rf"{_TYPE}(?:, {_TYPE})*+"
 _KEY = rf"(?:[A-Za-z_][\w$.]*+|{_STRING})"
 _ENTRY = rf"{_KEY}(?: = {_ATTRIBUTE})?+"
 _ENTRIES = rf"{_ENTRY}(?:, {_ENTRY})*+"
@@ -211,13 +219,14 @@ _OP = re.compile(
     re.ASCII,
 ).match
 _CLOSE_OP = re.compile(rf" *+\}}\)(?: \{{({_ENTRIES})\}})?+ : (.*)", re.ASCII).match
-_RETURN = re.compile(rf" *+func\.return(?: ({_VALUES}) : (.*?))?( loc\(.*)?", re.ASCII).fullmatch
+_RETURN = re.compile(rf" *+func\.return(?: ({_VALUES}) : ({_TYPES}))?+( loc\(.*)?", re.ASCII).fullmatch
 _LABEL = re.compile(r" *+\^bb0(?:\((.*)\))?:").fullmatch
 _CLOSE = re.compile(r" *+\}( loc\(.*)?").fullmatch
-_LABEL_ARG = re.compile(rf"({_VALUE}): ({_ATTRIBUTE})(?:, |$)", re.ASCII).match
+_LABEL_ARG = re.compile(rf"({_VALUE}): ({_TYPE})(?: (loc\({_INSIDE}\)))?+(?:, |$)", re.ASCII).match
+_SIGNATURE = re.compile(rf"(\((?:{_TYPES})?+\) -> (?:{_TYPE}|\((?:{_TYPES})?+\)))(?: (loc\(.*))?").fullmatch
 _ARG_NAMES = re.compile(rf"{_STRING}|({_VALUE}): ", re.ASCII).finditer
 _EACH_ENTRY = re.compile(rf"({_KEY})(?: = ({_ATTRIBUTE}))?+(?:, |$)", re.ASCII).findall
-_EACH_TYPE = re.compile(rf"({_ATTRIBUTE})(?:, |$)").findall
+_EACH_TYPE = re.compile(rf"({_TYPE})(?:, |$)").findall
 _BRACKETS = re.compile(rf"{_STRING}|//[^\n]*+|->|([\[({{<])|([\])}}>])")
 
 _STRING_LIST = re.compile(r'\["[^"\\]*+"(?:, "[^"\\]*+")*+\]').fullmatch
@@ -272,7 +281,8 @@ class _LineParser:
             ParseError: where a line is as we print it, but wrong.
             _OtherLayout: where it is not.
         """
-        for self.line, line in enumerate(self.lines, 1):
+        for number, line in enumerate(self.lines, 1):
+            self.line = number
             found = _OP(line)
             if found is None:
                 self._structure(line)
@@ -385,10 +395,9 @@ class _LineParser:
             arg = _LABEL_ARG(text, position)
             if arg is None:
                 raise _OtherLayout
-            value_type, _, location = arg[2].partition(" loc(")
-            value = block.insert_arg(self._type(value_type), len(block.args))
-            if location:
-                value.location = self._location(f"loc({location}")
+            value = block.insert_arg(self._type(arg[2]), len(block.args))
+            if arg[3]:
+                value.location = self._location(arg[3])
             self._define(arg[1], value)
             position = arg.end()
 
@@ -424,16 +433,18 @@ class _LineParser:
         rest: str,
         regions: Sequence[Region],
     ) -> None:
-        location: LocationAttr | None = None
+        place = ""
         signature = self.signatures.get(rest)
         if signature is None:
-            end = rest.find(" loc(")
-            if end >= 0:
-                rest, place = rest[:end], rest[end + 1 :]
-                location = self._location(place)
-                signature = self.signatures.get(rest)
+            head, _, tail = rest.partition(" loc(")
+            signature = self.signatures.get(head)
             if signature is None:
-                signature = self._signature(rest)
+                found = _SIGNATURE(rest)
+                if found is None:
+                    raise _OtherLayout
+                signature, place = self._signature(found[1]), found[2]
+            else:
+                place = f"loc({tail}"
         op_class, own = cls
         others = self._dictionary(attributes) if attributes else {}
         for name in own:
@@ -447,7 +458,7 @@ class _LineParser:
             result_types=signature[1],
             properties=properties,
             attributes=others,
-            location=location,
+            location=self._location(place) if place else None,
             regions=regions,
         )
         self._block().add_op(op)
@@ -497,9 +508,9 @@ class _LineParser:
 
     # Types and attributes
 
-    def _error(self, message: str, at: str = "") -> NoReturn:
+    def _error(self, message: str, at: str = "", advice: str = "") -> NoReturn:
         column = max(self.lines[self.line - 1].find(at), 0) + 1
-        raise ParseError(message, where=_place(self.file, self.line, column))
+        raise ParseError(message, where=_place(self.file, self.line, column), hint=advice)
 
     def _snippet(self, text: str, what: Callable[[_AnyParser], _Found]) -> _Found:
         column = max(self.lines[self.line - 1].find(text), 0) + 1
@@ -571,19 +582,28 @@ class _LineParser:
                 return TensorAttr.of(resolve_digest(digest, kind, shape))
             if base64 is not None:
                 return TensorAttr.of(decode_base64(base64, kind, shape)) if kind.kind != "string" else None
-            if kind.is_integer:
-                elements = [number(item, int(item), kind.numpy) for item in cast(str, literals).split(", ")]
-                if len(elements) == max(1, _product(shape)):
-                    return TensorAttr.of(ConstantData(kind, shape, np.array(elements, kind.numpy).reshape(shape)))
         except ParseError as error:
-            self._error_of(error, type_text)
-        except (ValueError, OverflowError):
-            pass
+            self._error(error.message, type_text, error.hint)
+        items = cast(str, literals).split(", ")
+        if len(items) != math.prod(shape):
+            return None
+        try:
+            if kind.is_integer:
+                low, high = (-(1 << kind.bits - 1), 1 << kind.bits - 1) if kind.kind == "int" else (0, 1 << kind.bits)
+                integers = [int(item) for item in items]
+                if low <= min(integers) and max(integers) < high:
+                    wide = np.array(integers, np.int64 if kind.kind == "int" else np.uint64)
+                    return TensorAttr.of(ConstantData(kind, shape, wide.astype(kind.numpy).reshape(shape)))
+            elif kind.is_float:
+                floats = np.array([float(item) for item in items], np.float64)
+                return TensorAttr.of(ConstantData(kind, shape, floats.astype(kind.numpy).reshape(shape)))
+        except ValueError:
+            pass  # Hexadecimal ones, or something that the general way has a message for.
         return None
 
     def _location(self, text: str) -> LocationAttr:
         read = _NODE(text)
-        if read is not None and text.isascii() and len(read[3]) < 19:
+        if read is not None and read[1] and text.isascii() and len(read[3]) < 19:
             return node_location(read[2], read[1], int(read[3]))
         found = self.attributes.get(text)
         if found is None:

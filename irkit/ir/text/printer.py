@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from io import StringIO
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -86,6 +86,9 @@ class ModulePrinter(Printer):
 
     def text(self, attribute: Attribute) -> str:
         """The text of an attribute or type."""
+        if type(attribute) is StringAttr and _PLAIN(attribute.data):
+            # Nearly always the name of one node: not worth keeping.
+            return f'"{attribute.data}"'
         found = self._texts.get(id(attribute))
         if found is None:
             write = _WRITERS.get(type(attribute))
@@ -99,22 +102,23 @@ class ModulePrinter(Printer):
         self.print_string(self.text(attribute))
 
     def _entries(self, entries: Mapping[str, Attribute]) -> str:
-        texts, parts = self._texts, list[str]()
-        for name, attribute in entries.items():
-            key = self._keys.get(name) or self._key(name)
-            if isinstance(attribute, UnitAttr):
-                parts.append(key)
-            else:
-                parts.append(f"{key} = {texts.get(id(attribute)) or self.text(attribute)}")
-        return ", ".join(parts)
+        texts, keys = self._texts, self._keys
+        return ", ".join(
+            [
+                keys.get(name) or self._key(name)
+                if type(attribute) is UnitAttr
+                else f"{keys.get(name) or self._key(name)} = {texts.get(id(attribute)) or self.text(attribute)}"
+                for name, attribute in entries.items()
+            ]
+        )
 
     def _key(self, name: str) -> str:
         found = self._keys[name] = name if _IDENTIFIER(name) else str(StringAttr(name))
         return found
 
-    def _types(self, values: Sequence[SSAValue]) -> str:
+    def _types(self, values: Iterable[SSAValue]) -> str:
         texts = self._texts
-        return ", ".join([texts.get(id(v.type)) or self.text(v.type) for v in values])
+        return ", ".join([texts.get(id(t := v.type)) or self.text(t) for v in values])
 
     # Names
 
@@ -158,31 +162,26 @@ class ModulePrinter(Printer):
         if not generic or op.successors:
             super().print_op(op)
             return
-        names = self._names
-        operands = ", ".join([names.get(id(v)) or self._name(v) for v in op.operands])
-        results = op.results
-        if results:
-            # In this order, as xDSL does: results are named before operands that come later in the text.
-            left = ", ".join([names.get(id(v)) or self._name(v) for v in results])
-            text = f'{left} = "{op.name}"({operands})'
-        else:
-            text = f'"{op.name}"({operands})'
+        names, values, results = self._names, tuple(op.operands), op.results
+        # Results are named first, as xDSL does, since their names come first in the text.
+        left = ", ".join([names.get(id(v)) or self._name(v) for v in results])
+        operands = ", ".join([names.get(id(v)) or self._name(v) for v in values])
+        text = f'{left} = "{op.name}"({operands})' if left else f'"{op.name}"({operands})'
         if op.properties:
             text += f" <{{{self._entries(op.properties)}}}>"
         if op.regions:
-            self.print_string(text)
+            self.stream.write(text)
             self.print_regions(op.regions)
             text = ""
         if op.attributes:
             text += f" {{{self._entries(op.attributes)}}}"
-        text += f" : ({self._types(op.operands)}) -> "
-        if len(results) == 1 and not isinstance(results[0].type, FunctionType):
-            text += self._types(results)
-        else:
-            text += f"({self._types(results)})"
+        outputs = self._types(results)
+        if len(results) != 1 or type(results[0].type) is FunctionType:
+            outputs = f"({outputs})"
+        text += f" : ({self._types(values)}) -> {outputs}"
         if self.print_debuginfo:
             text += f" {self.text(op.location)}"
-        self.print_string(text)
+        self.stream.write(text)
 
 
 def _is_plain(cls: type[Operation]) -> bool:
@@ -194,19 +193,15 @@ def _is_plain(cls: type[Operation]) -> bool:
     )
 
 
-def _string(printer: ModulePrinter, attribute: StringAttr) -> str:
-    return f'"{attribute.data}"' if _PLAIN(attribute.data) else str(attribute)
-
-
 def _integer(printer: ModulePrinter, attribute: IntegerAttr[Any]) -> str:
-    return f"{attribute.value.data} : i64" if attribute.type == i64 else str(attribute)
+    return f"{attribute.value.data} : i64" if attribute.type is i64 or attribute.type == i64 else str(attribute)
 
 
 def _array(printer: ModulePrinter, attribute: ArrayAttr[Attribute]) -> str:
-    return f"[{', '.join([printer.text(item) for item in attribute.data])}]"
+    return f"[{', '.join(map(printer.text, attribute.data))}]"
 
 
-def _dense_array(printer: ModulePrinter, attribute: DenseArrayBase) -> str:
+def _dense_array(printer: ModulePrinter, attribute: DenseArrayBase[Any]) -> str:
     if attribute.elt_type != i64 or not len(attribute):
         return str(attribute)
     return f"array<i64: {', '.join(map(str, attribute.get_values()))}>"
@@ -234,7 +229,6 @@ def _place(printer: ModulePrinter, location: Attribute) -> str:
 
 
 _WRITERS: dict[type[Attribute], Callable[[ModulePrinter, Any], str]] = {
-    StringAttr: _string,
     IntegerAttr: _integer,
     ArrayAttr: _array,
     DenseArrayBase: _dense_array,

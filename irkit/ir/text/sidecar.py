@@ -78,7 +78,7 @@ def _stored(data: ConstantData) -> Iterator[memoryview]:
         yield data.raw()
         return
     items: list[bytes] = list(np.broadcast_to(data.stored(), data.shape).reshape(-1))
-    yield memoryview(np.array([len(item) for item in items], "<u8").view(np.uint8))
+    yield memoryview(np.array([len(item) for item in items], "<u8").tobytes())
     yield memoryview(b"".join(items))
 
 
@@ -86,8 +86,8 @@ class Sidecar(Mapping[str, ConstantData]):
     """The constants of a file by digest. The header is checked at once; the bytes stay in the file until they are read.
 
     Raises:
-        LoadError: if the file is no sidecar: too short, a header too long or malformed, offsets that overlap, leave gaps
-            or lie outside, a dtype or shape that does not fit the bytes.
+        LoadError: if the file is no sidecar: too short, a header too long or malformed, offsets that overlap, leave
+            gaps or lie outside, a dtype or shape that does not fit the bytes.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

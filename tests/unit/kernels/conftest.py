@@ -29,6 +29,8 @@ class Budget:
 
 def _value(attribute: onnx.AttributeProto) -> Any:
     value = onnx.helper.get_attribute_value(attribute)
+    if isinstance(value, list):
+        return tuple(v.decode() if isinstance(v, bytes) else v for v in value)
     return value.decode() if isinstance(value, bytes) else value
 
 

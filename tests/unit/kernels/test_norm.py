@@ -111,6 +111,8 @@ def test_layer_normalization_stashes_in_float32(op):
 def test_layer_normalization_refuses(op, name):
     with pytest.raises(KernelError, match="axis 2 is out"):
         op(name, floats(2, 3), floats(3), axis=2)
+    with pytest.raises(KernelError, match="stash_type 7"):
+        op(name, floats(2, 3), floats(3), stash_type=7)
     with pytest.raises(KernelError, match="must broadcast"):
         op(name, floats(2, 3), floats(2, 2, 3))
 

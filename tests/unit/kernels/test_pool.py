@@ -34,8 +34,14 @@ OPTIONS = [
     {"kernel_shape": (3, 2), "strides": (2, 2), "pads": (1, 0, 1, 1), "dilations": (1, 1), "ceil_mode": 0},
     {"kernel_shape": (3, 2), "strides": (3, 2), "pads": (1, 1, 0, 0), "dilations": (1, 3), "ceil_mode": 1},
     {"kernel_shape": (2, 3), "strides": (3, 3), "pads": (0, 1, 1, 2), "dilations": (2, 1), "ceil_mode": 1},
-    {"kernel_shape": (1, 2, 2), "strides": (2, 1, 3), "pads": (0, 0, 1, 0, 1, 1), "dilations": (1, 2, 1), "ceil_mode": 1},
-]  # fmt: skip
+    {
+        "kernel_shape": (1, 2, 2),
+        "strides": (2, 1, 3),
+        "pads": (0, 0, 1, 0, 1, 1),
+        "dilations": (1, 2, 1),
+        "ceil_mode": 1,
+    },
+]
 
 
 @pytest.mark.parametrize("given", OPTIONS)
@@ -51,10 +57,7 @@ def test_pools_are_their_definition(op, given):
     for n, c, *place in product(range(2), range(2), *(range(o) for o in out)):
         spots = list(product(*(line[i] for line, i in zip(lines, place, strict=True))))
         inside = [s for s in spots if all(0 <= a < m for a, m in zip(s, size, strict=True))]
-        padded = [
-            s for s in spots
-            if all(a < m + e for a, m, e in zip(s, size, given["pads"][rank:], strict=True))
-        ]  # fmt: skip
+        padded = [s for s in spots if all(a < m + e for a, m, e in zip(s, size, given["pads"][rank:], strict=True))]
         values = [float(x[(n, c, *s)]) for s in inside]
         at = (n, c, *place)
         best = max(range(len(values)), key=values.__getitem__)
@@ -171,9 +174,11 @@ def test_roi_align_averages_samples(op, mode, offset, ratio):
         tall, wide = (ratio or ceil(height / 2)), (ratio or ceil(width / 3))
         for i, j in product(range(2), range(3)):
             samples = [
-                bilinear(x[batch[r], 0], y1 + (i + (a + 0.5) / tall) * height / 2, x1 + (j + (b + 0.5) / wide) * width / 3)
+                bilinear(
+                    x[batch[r], 0], y1 + (i + (a + 0.5) / tall) * height / 2, x1 + (j + (b + 0.5) / wide) * width / 3
+                )
                 for a, b in product(range(tall), range(wide))
-            ]  # fmt: skip
+            ]
             expected[r, 0, i, j] = sum(samples) / len(samples)
     np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
 

@@ -241,3 +241,5 @@ def test_upsample(op, mode, scales, expected):
         assert y.tolist() == expected
     with pytest.raises(KernelError, match="scales"):
         find_kernel("", "Upsample", 7).function(x, scales=(0.5,), mode=mode, budget=Budget())
+    with pytest.raises(KernelError, match="scales"):
+        find_kernel("", "Upsample", 7).function(x, scales=(np.inf,), mode=mode, budget=Budget())

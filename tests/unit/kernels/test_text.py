@@ -125,9 +125,10 @@ def test_regex_against_python(pattern, texts):
 @given(st.text("ab()[]{}*+?|\\^$.-,12dpQExi:<>P=!", max_size=12))
 def test_regex_never_breaks(pattern):
     try:
-        assert Regex(pattern).fullmatch("ab1") in (True, False)
-    except RegexError as error:
-        assert repr(pattern) in str(error) or "too large" in str(error)
+        regex = Regex(pattern)
+    except RegexError:
+        return
+    assert regex.fullmatch("ab1") in (True, False)
 
 
 GRAMS = {

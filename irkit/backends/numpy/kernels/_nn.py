@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from irkit.backends.numpy.registry import KernelError
+from irkit.ir.dtypes import dtype
 
 __all__ = [
     "OUT_OF_PROPORTION",
@@ -18,6 +19,7 @@ __all__ = [
     "broadcastable_to",
     "explicit_pads",
     "integers",
+    "numeric_type",
     "pad_spatial",
     "per_channel",
     "plan_window",
@@ -49,6 +51,16 @@ def require(condition: bool, message: str) -> None:
 def results(values: Sequence[np.ndarray], n_out: int) -> Any:
     """The first ``n_out`` values as a kernel returns them: one value, or a tuple of several."""
     return values[0] if n_out == 1 else tuple(values[:n_out])
+
+
+def numeric_type(code: int, name: str, kinds: Sequence[str] = ("float",)) -> np.dtype:
+    """The NumPy dtype of an element type given by its ONNX code; ``name`` is the attribute that messages speak of."""
+    try:
+        found = dtype(int(code))
+    except TypeError as error:
+        raise KernelError(f"{name} {code} is no element type") from error
+    require(found.kind in kinds and found.bits >= 8, f"{name} {code} ({found}) must be a type of {' or '.join(kinds)}")
+    return found.numpy
 
 
 def integers(x: np.ndarray) -> tuple[int, ...]:

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from irkit.backends.numpy.kernels._common import compute_dtype, normalize_axis, widen
-from irkit.backends.numpy.kernels._nn import require, results
+from irkit.backends.numpy.kernels._nn import numeric_type, require, results
 from irkit.backends.numpy.registry import KernelError, kernel
-from irkit.ir.dtypes import dtype as element_type
 
 __all__: list[str] = []
 
@@ -186,7 +185,7 @@ def attention(
         raw.shape, dtype, attn_mask, nonpad_kv_seqlen, offset, bool(is_causal), left_window_size, right_window_size
     )
     biased = (capped if bias is None else capped + bias).astype(out_dtype, copy=False)
-    precision = out_dtype if softmax_precision is None else element_type(softmax_precision).numpy
+    precision = out_dtype if softmax_precision is None else numeric_type(softmax_precision, "softmax_precision")
     p = _softmax(biased, precision)
     if bias is not None and bias.shape[-1]:
         p = np.where(np.isneginf(bias.max(axis=-1, keepdims=True)), p.dtype.type(0), p)
@@ -215,7 +214,7 @@ def flex_attention(
     )
     _check_heads(q, k, v)
     dtype = compute_dtype(q.dtype)
-    precision = dtype if softmax_precision is None else element_type(softmax_precision).numpy
+    precision = dtype if softmax_precision is None else numeric_type(softmax_precision, "softmax_precision")
     factor = dtype.type(1 / sqrt(q.shape[3] or 1) if scale is None else scale)
     scores = _shared_matmul(widen(q), widen(k).swapaxes(2, 3)) * factor
     scores = _modified(scores.astype(precision, copy=False), score_mod, "score_mod")

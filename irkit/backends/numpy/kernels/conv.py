@@ -71,7 +71,8 @@ def _convolve(
 ) -> np.ndarray:
     """The convolution of x (N, C, *size) with w (M, C/group, *kernel), both float32 or float64."""
     y = np.empty((x.shape[0], w.shape[0], *window.out), x.dtype)
-    if y.size == 0:
+    if y.size == 0 or x.shape[1] == 0:
+        y[...] = 0 if b is None else per_channel(b, y.ndim)
         return y
     x = pad_spatial(x, window, 0, budget)
     if w.shape[1] == 1 and group > 1:
@@ -290,8 +291,9 @@ def conv_transpose(
     size = channels * prod(canvas)
     if size > OUT_OF_PROPORTION * max(x.size, 1 << 16):
         budget.allocate(size * x.shape[0] * x.itemsize)
-    filters = widen(w).reshape(group, w.shape[0] // group, -1).transpose(0, 2, 1)
-    data = widen(x).reshape(x.shape[0], group, x.shape[1] // group, -1)
+    depth = w.shape[0] // group
+    filters = widen(w).reshape(group, depth, prod(w.shape[1:])).transpose(0, 2, 1)
+    data = widen(x).reshape(x.shape[0], group, depth, prod(x.shape[2:]))
     y = np.empty((x.shape[0], channels, *out), x.dtype)
     window = Window((0,) * rank, w.shape[2:], steps, spread, begin, begin, x.shape[2:])
     crop = (slice(None), *(slice(p, p + o) for p, o in zip(begin, out, strict=True)))
@@ -357,7 +359,7 @@ def deform_conv(
     require(offset.shape == expected, f"offset must have shape {expected}, found {offset.shape}")
     expected = (batch, offset_group * taps, *out)
     require(mask is None or mask.shape == expected, f"mask must have shape {expected}")
-    data, filters = widen(x), widen(w).reshape(group, w.shape[0] // group, -1)
+    data, filters = widen(x), widen(w).reshape(group, w.shape[0] // group, prod(w.shape[1:]))
     places = prod(out)
     budget.allocate(channels * taps * places * data.itemsize)
     y = np.empty((batch, w.shape[0], *out), x.dtype)
@@ -369,19 +371,20 @@ def deform_conv(
             tap = np.indices(window.kernel)[axis].reshape(taps, *(1,) * rank) * window.dilations[axis]
             place = np.arange(out[axis]) * window.strides[axis] - window.begin[axis]
             place = place.reshape((-1,) + (1,) * (rank - 1 - axis))
-            at.append((shifts[:, :, axis] + (tap + place).astype(shifts.dtype)).reshape(offset_group, -1))
-        columns = _sample_linear(data[n].reshape(offset_group, -1, *x.shape[2:]), at) * weights
-        product_ = np.matmul(filters, columns.reshape(group, -1, places)).reshape(y.shape[1:])
-        y[n] = product_ if b is None else product_ + per_channel(widen(b), y.ndim)[0]
+            at.append((shifts[:, :, axis] + (tap + place).astype(shifts.dtype)).reshape(offset_group, taps * places))
+        split = data[n].reshape(offset_group, channels // offset_group, *x.shape[2:])
+        columns = (_sample_linear(split, at) * weights).reshape(group, prod(w.shape[1:]), places)
+        image = np.matmul(filters, columns).reshape(y.shape[1:])
+        y[n] = image if b is None else image + per_channel(widen(b), y.ndim)[0]
     return y
 
 
 def _sample_linear(data: np.ndarray, at: Sequence[np.ndarray]) -> np.ndarray:
     """Values of data (G, C, *size), zero outside, at points given per axis as (G, P): (G, C, P), interpolated."""
     size = data.shape[2:]
-    flat = data.reshape(*data.shape[:2], -1)
+    flat = data.reshape(*data.shape[:2], prod(size))
     result = np.zeros((*data.shape[:2], at[0].shape[1]), data.dtype)
-    if flat.shape[2] == 0:
+    if flat.size == 0 or result.size == 0:
         return result
     low = [np.floor(np.clip(np.nan_to_num(a), -2, n + 1)).astype(np.int64) for a, n in zip(at, size, strict=True)]
     inside = [(a > -1) & (a < n) | np.isnan(a) for a, n in zip(at, size, strict=True)]
@@ -463,9 +466,9 @@ def causal_conv_with_state(
         f"past_state of shape {past.shape} must be {(batch, channels, carried)}",
     )
     sequence = np.concatenate((past, x), axis=2)
-    window = plan_window(sequence.shape[2:], w.shape[2:], None, None, None)
     y = np.empty((batch, channels, length), widen(x).dtype)
     if y.size:
+        window = plan_window(sequence.shape[2:], w.shape[2:], None, None, None)
         _depthwise(widen(sequence), widen(w), window, y)
     if b is not None:
         y += per_channel(widen(b), 3)

@@ -172,7 +172,7 @@ def resize(
 
     y = x if mode == "nearest" else x.astype(_interpolation_dtype(x.dtype), copy=False)
     outside: list[tuple[int, np.ndarray]] = []
-    for axis, length, scale, fractional, span in zip(over, out, factors, exact, bounds, strict=True):
+    for axis, length, scale, fractional, span in sorted(zip(over, out, factors, exact, bounds, strict=True)):
         n = x.shape[axis]
         if length == n and scale == 1 and span == (0.0, 1.0):
             continue

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from irkit.backends.numpy.kernels._common import compute_dtype, log_softmax, normalize_axes, normalize_axis, widen
-from irkit.backends.numpy.kernels._nn import broadcastable_to, per_channel, require, results
+from irkit.backends.numpy.kernels._nn import broadcastable_to, numeric_type, per_channel, require, results
 from irkit.backends.numpy.registry import kernel
-from irkit.ir.dtypes import dtype as element_type
 
 __all__: list[str] = []
 
@@ -87,9 +86,8 @@ def instance_normalization(x: np.ndarray, scale: np.ndarray, bias: np.ndarray, *
 
 def _stash(x: np.ndarray, stash_type: int) -> tuple[np.ndarray, np.dtype]:
     """x rounded to the type named by ``stash_type``, in the dtype that type is computed in; and that type."""
-    stash = element_type(stash_type)
-    require(stash.is_float and stash.bits >= 16, f"stash_type {stash_type} ({stash}) must be a floating type")
-    return widen(x.astype(stash.numpy, copy=False)), stash.numpy
+    stash = numeric_type(stash_type, "stash_type")
+    return widen(x.astype(stash, copy=False)), stash
 
 
 def _fits(x: np.ndarray, **factors: np.ndarray | None) -> None:

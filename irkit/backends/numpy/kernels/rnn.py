@@ -136,7 +136,9 @@ def _run_layer(
         bias = np.zeros(2 * gates * hidden, data.dtype) if b is None else widen(b[d])
         own = functions[d * len(default) : (d + 1) * len(default)]
         added, cell = make_cell(widen(r[d]), bias, d, own)
-        contribution = (data.reshape(steps * batch, features) @ widen(w[d]).T + added).reshape(steps, batch, -1)
+        contribution = (data.reshape(steps * batch, features) @ widen(w[d]).T + added).reshape(
+            steps, batch, gates * hidden
+        )
         state: State = tuple(v[d] for v in initial)
         backward = direction == "reverse" or d == 1
         for t in reversed(range(steps)) if backward else range(steps):

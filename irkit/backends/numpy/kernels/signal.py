@@ -10,9 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from irkit.backends.numpy.kernels._common import normalize_axis, scalar, widen
-from irkit.backends.numpy.kernels._nn import Budget, require
+from irkit.backends.numpy.kernels._nn import Budget, numeric_type, require
 from irkit.backends.numpy.registry import kernel
-from irkit.ir.dtypes import dtype as element_type
 
 __all__: list[str] = []
 
@@ -105,7 +104,7 @@ def _cosine_window(
     """The window ``sum_k c[k] * cos(2 pi k n / N)``, with N the size, or one less for a symmetric window."""
     count = scalar(size, "size")
     require(count >= 0, f"size {count} must not be negative")
-    dtype = element_type(output_datatype).numpy
+    dtype = numeric_type(output_datatype, "output_datatype", ("float", "int", "uint"))
     budget.allocate(count * 8)
     period = count if periodic else count - 1
     if period < 1:
@@ -158,4 +157,4 @@ def mel_weight_matrix(
         falling = np.where(right > centre, (right - at) / (right - centre), 1.0)
     weights = np.where((at >= left) & (at <= centre), rising, 0.0)
     weights = np.where((at > centre) & (at < right), falling, weights)
-    return weights.astype(element_type(output_datatype).numpy)
+    return weights.astype(numeric_type(output_datatype, "output_datatype", ("float", "int", "uint")))

@@ -8,7 +8,7 @@ at least 1. Linear works on every axis whose scale is not 1; integers are interp
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import floor, prod
+from math import floor, inf, prod
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ def _linear(data: Array, axis: int, places: Array) -> Array:
 
 @kernel("Upsample", since=7)
 def upsample_7(data: Array, *, scales: Sequence[float], mode: str = "nearest", budget: Any) -> Array:
-    if len(scales) != data.ndim or any(not scale >= 1 for scale in scales):
+    if len(scales) != data.ndim or any(not 1 <= scale < inf for scale in scales):
         raise KernelError(f"scales {list(scales)} must hold one number of at least 1 for each axis of {data.shape}")
     if mode not in ("nearest", "linear"):
         raise KernelError(f"mode {mode!r} is neither nearest nor linear")

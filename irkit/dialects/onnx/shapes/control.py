@@ -52,6 +52,11 @@ def _without_axis(value_type: Attribute, axis: int) -> Attribute:
     return tensor(info.dtype, info.shape[:at] + info.shape[at + 1 :])
 
 
+def _any_shape(value_type: Attribute) -> Attribute:
+    info = tensor_info(value_type)
+    return value_type if info is None else tensor(info.dtype, None)
+
+
 @shape_rule("If")
 def if_(call: Call) -> list[Attribute] | None:
     then, otherwise = (yielded(region) for region in call.regions)
@@ -75,7 +80,8 @@ def loop(call: Call) -> list[Attribute] | None:
 @shape_rule("Scan")
 def scan(call: Call) -> list[Attribute] | None:
     if call.cls.since < 9:
-        return None
+        # Scan-8 runs over a batch; its first operand is the lengths.
+        return [_any_shape(t) for t in yielded(call.regions[0])]
     n_scan = call.attr("num_scan_inputs")
     n_states = len(call.operands) - n_scan
     found = yielded(call.regions[0])
@@ -94,6 +100,11 @@ def _scan_length(call: Call, n_states: int, n_scan: int) -> Dim:
             sizes.append(info.shape[axis])
     fixed = [s for s in sizes if isinstance(s, int)]
     return (fixed or [s for s in sizes if s is not None] or [None])[0]
+
+
+def _any_shape(value_type: Attribute) -> Attribute:
+    info = tensor_info(value_type)
+    return unknown if info is None else tensor(info.dtype, None)
 
 
 @shape_rule("SequenceMap")
@@ -117,7 +128,8 @@ def body_types(
         case "If":
             found: list[Attribute] = []
         case "Loop":
-            found = [tensor("int64", ()), tensor("bool", ()), *types[2:]]
+            # The shape of a carried value may change from one iteration to the next.
+            found = [tensor("int64", ()), tensor("bool", ()), *map(_any_shape, types[2:])]
         case "Scan":
             n_scan = from_attr(properties["num_scan_inputs"])
             n_states = len(types) - n_scan

@@ -1,0 +1,82 @@
+"""What most users call: load, optimize, compile, save."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from irkit.errors import LoadError, SaveError
+from irkit.ir.module import Module
+
+__all__ = ["load", "parse", "save"]
+
+_TEXT = (".mlir",)
+_ONNX = (".onnx", ".pb")
+
+
+def load(source: Any, *, upgrade: bool = True, folder: str | os.PathLike[str] | None = None) -> Module:
+    """Reads a model.
+
+    Args:
+        source: the path of an ``.onnx`` or ``.mlir`` file, the bytes of an ONNX file, an ``onnx.ModelProto``, or a
+            Module (returned as it is).
+        upgrade: bring ops to their current form where that is one to one (ONNX only); False keeps each as it came.
+        folder: where external data stands, if not beside the file. Nothing outside it is read.
+
+    Raises:
+        LoadError: if it cannot be read: what is wrong, and where.
+        ParseError: the same, for MLIR text.
+    """
+    if isinstance(source, Module):
+        return source
+    if isinstance(source, str | os.PathLike):
+        path = Path(source)
+        if path.is_dir():
+            raise LoadError(f"'{path}' is a folder", hint="expected an .onnx or .mlir file")
+        if path.suffix in _TEXT:
+            from irkit.dialects import context
+            from irkit.ir.text import load_text
+
+            return load_text(path, context())
+    from irkit.frontends.onnx import load as load_onnx
+
+    return load_onnx(source, upgrade=upgrade, folder=folder)
+
+
+def parse(text: str) -> Module:
+    """The module that MLIR text stands for, as ``str(module)`` prints it.
+
+    Large constants that the text only names by digest are found among those alive in this process.
+
+    Raises:
+        ParseError: saying where, and what was expected.
+    """
+    from irkit.dialects import context
+    from irkit.ir.text import parse_module
+
+    return parse_module(text, context())
+
+
+def save(module: Module, path: str | os.PathLike[str], **options: Any) -> None:
+    """Writes a module, whole or not at all, as ``.onnx`` or ``.mlir`` by the path's suffix.
+
+    Args:
+        options: for ONNX ``opset=``, ``external_data=``, ``value_info=`` (see ``irkit.backends.onnx.save``); for text
+            those of ``irkit.ir.text.save_text``.
+
+    Raises:
+        LoweringError: if an op has no form at the opset asked for.
+        SaveError: if the file cannot be written; what stood there stays.
+    """
+    suffix = Path(path).suffix
+    if suffix in _TEXT:
+        from irkit.ir.text import save_text
+
+        save_text(module, path, **options)
+    elif suffix in _ONNX:
+        from irkit.backends.onnx import save as save_onnx
+
+        save_onnx(module, path, **options)
+    else:
+        raise SaveError(f"'{path}' has the suffix '{suffix}'", hint="write .onnx or .mlir")

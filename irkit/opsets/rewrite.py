@@ -1,0 +1,266 @@
+"""Replacing an op by what a rule made of it: names, documentation, declared types and constants no longer needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any, cast
+
+from xdsl.dialects.builtin import ArrayAttr, UnitAttr
+from xdsl.ir import Attribute, Operation, OpResult, Region, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from irkit.dialects.onnx.classes import OnnxOp
+from irkit.dialects.onnx.values import is_constant
+from irkit.ir.builder import Builder, Tensor
+from irkit.ir.names import DECL, OUTS, out_names, set_out_names
+from irkit.ir.op import is_absent
+from irkit.ir.types import UnknownType, dtype_of, is_tensor, shape_of
+from irkit.opsets.common import impossible, nonnegative, rank_of
+from irkit.opsets.registry import CHOICES, HINT, NEGATIVE_AXIS, NEGATIVE_AXIS_SINCE, Results
+
+__all__ = ["HINT_KEPT", "Built", "drop_unused", "renamed_back", "renamed_up", "replace", "transfer", "values_of"]
+
+HINT_KEPT = "onnx.consumed_inputs"
+"""Where an upgraded op keeps the hint of opset 1."""
+
+
+def values_of(results: Results) -> list[SSAValue]:
+    """What a rule returned, as values."""
+    return [r.ssa for r in ([results] if isinstance(results, Tensor) else results)]
+
+
+class Built:
+    """The ops that appear in front of an op while a rule runs."""
+
+    def __init__(self, op: Operation) -> None:
+        self.op = op
+        self.before = op.prev_op
+        self.first = None if op.parent is None else op.parent.first_op
+
+    def ops(self) -> Iterator[Operation]:
+        """The new ops, in order."""
+        block = self.op.parent
+        if block is None:
+            return
+        # Builder.absent may have put its op at the very beginning; it stays there for others to use.
+        at = self.before.next_op if self.before is not None else block.first_op
+        while at is not None and at is not self.op:
+            following = at.next_op
+            if at.name != "onnx.NoValue":
+                yield at
+            at = following
+
+    def erase(self) -> None:
+        """Takes the new ops away again."""
+        for op in reversed(list(self.ops())):
+            op.detach()
+            op.erase(safe_erase=False)
+
+
+def replace(op: Operation, values: Sequence[SSAValue], *, drop_constants: bool = False) -> None:
+    """Puts values in the place of an op's results, with its names, and erases it.
+
+    Args:
+        drop_constants: whether constants that nothing else used go, too.
+    """
+    transfer(op, values)
+    operands = list(op.operands) if drop_constants else []
+    for old, new in zip(op.results, values, strict=False):
+        old.replace_all_uses_with(new)
+    op.detach()
+    op.erase(safe_erase=len(values) == len(op.results))
+    for operand in operands:
+        drop_unused(operand)
+
+
+def drop_unused(value: SSAValue) -> None:
+    """Erases the constant behind a value that is not used any more."""
+    if is_constant(value) and not any(True for _ in value.uses):
+        owner = cast(OpResult, value).op
+        if owner.parent is not None:
+            owner.detach()
+            owner.erase()
+
+
+def transfer(op: Operation, values: Sequence[SSAValue]) -> None:
+    """Gives what the file says of a node to the ops that replace it, and its results' types where they say more."""
+    owners = [v.owner for v in values]
+    for old, new in zip(op.results, values, strict=False):
+        if _says_more(old.type, new.type):
+            cast(Any, new)._type = old.type
+    if not owners or not isinstance(owners[0], Operation):
+        return
+    main = owners[0]
+    whole = len(set(map(id, owners))) == 1 and list(main.results[: len(values)]) == list(values)
+    if whole and len(main.results) == len(op.results):
+        main.attributes.update(op.attributes)
+        return
+    main.attributes.update({k: v for k, v in op.attributes.items() if k not in (OUTS, DECL)})
+    names, declared = out_names(op), op.attributes.get(DECL)
+    for index, value in enumerate(values):
+        owner = value.owner
+        if isinstance(owner, Operation) and isinstance(value, OpResult):
+            if index < len(names):
+                known = list(out_names(owner)) + [""] * len(owner.results)
+                known[value.index] = names[index]
+                set_out_names(owner, known[: len(owner.results)])
+            if isinstance(declared, ArrayAttr) and index < len(declared.data):
+                _declare(owner, value.index, cast("ArrayAttr[Attribute]", declared).data[index])
+
+
+def _declare(owner: Operation, index: int, declared: Attribute) -> None:
+    found = owner.attributes.get(DECL)
+    known: list[Attribute] = list(cast("ArrayAttr[Attribute]", found).data) if isinstance(found, ArrayAttr) else []
+    known += [UnitAttr()] * (len(owner.results) - len(known))
+    known[index] = declared
+    owner.attributes[DECL] = ArrayAttr(known)
+
+
+def _says_more(old: Attribute, new: Attribute) -> bool:
+    if isinstance(new, UnknownType):
+        return not isinstance(old, UnknownType)
+    return is_tensor(old) and is_tensor(new) and shape_of(new) is None and shape_of(old) is not None
+
+
+# Renaming
+
+
+def renamed_up(b: Builder, op: OnnxOp, cls: type[OnnxOp], *, strict: bool = True) -> Results | None:
+    """An op in a newer form that is compatible with its own.
+
+    Args:
+        strict: whether to decline (None) where the older form could not be made again.
+    """
+    axis = NEGATIVE_AXIS.get(op.op_type) if op.domain == "" else None
+    if strict and axis is not None and op.since < NEGATIVE_AXIS_SINCE <= cls.since:
+        value = op.attr(axis)
+        if isinstance(value, int) and value < 0 and rank_of(op.operand(0)) is None:
+            return None
+    properties = dict(op.properties)
+    hint = properties.pop(HINT, None) if HINT not in cls.spec.attributes else None
+    for name, before in op.spec.attributes.items():
+        after = cls.spec.attributes.get(name)
+        if after is not None and name not in properties and before.default != after.default and before.default is not None:
+            properties.update(cls.properties_from({name: _respelt(op, name, before.default)}))
+    made = _create(b, op, cls, properties, len(op.results), checked=_loses_types(type(op), cls))
+    if made is None:
+        return None
+    if hint is not None:
+        made.attributes[HINT_KEPT] = hint
+    return [b.wrap(r) for r in made.results]
+
+
+def _respelt(op: OnnxOp, name: str, default: Any) -> Any:
+    return "forward" if (op.op_type, name) == ("GRU", "direction") else default
+
+
+def renamed_back(b: Builder, op: OnnxOp, cls: type[OnnxOp]) -> Results:
+    """An op in an older form that is compatible with its own.
+
+    Raises:
+        LoweringError: if it uses what that form lacks.
+    """
+    properties = dict(op.properties)
+    for name in op.properties:
+        after, before = op.spec.attributes[name], cls.spec.attributes.get(name)
+        value = op.attr(name)
+        if before is None:
+            if not _neutral(op.op_type, name, value, after.default):
+                raise impossible(op, f"the older form has no attribute '{name}', which is {value!r}")
+            del properties[name]
+            continue
+        since = CHOICES.get((op.op_type, name), {}).get(value, 0) if isinstance(value, str) else 0
+        if since > cls.since:
+            raise impossible(op, f"the older form knows no {name}='{value}'")
+        if NEGATIVE_AXIS.get(op.op_type) == name and cls.since < NEGATIVE_AXIS_SINCE and isinstance(value, int):
+            properties.update(cls.properties_from({name: nonnegative(op, value, rank_of(op.operand(0)))}))
+    for name, before in cls.spec.attributes.items():
+        after = op.spec.attributes.get(name)
+        if after is None or before.default == after.default or _respelt(op, name, before.default) == after.default:
+            continue
+        if name in properties and op.attr(name) == before.default:
+            del properties[name]
+        elif name not in properties and after.default is not None:
+            properties.update(cls.properties_from({name: after.default}))
+    if op.op_type == "Mod" and cls.since < 28 and not op.attr("fmod"):
+        dividend = op.operand(0)
+        if dividend is not None and _is_float(dividend):
+            raise impossible(op, "the older form takes floats only with fmod=1")
+    if HINT_KEPT in op.attributes and HINT in cls.spec.attributes:
+        properties[HINT] = op.attributes[HINT_KEPT]
+    made = _create(b, op, cls, properties, min(len(op.results), cls.spec.max_outputs), checked=True)
+    if made is None:
+        raise impossible(op, _misfit(op, cls))
+    made.attributes.pop(HINT_KEPT, None)
+    return [b.wrap(r) for r in made.results]
+
+
+def _is_float(value: SSAValue) -> bool:
+    kind = dtype_of(value.type)
+    return kind is not None and kind.is_float
+
+
+def _neutral(op_type: str, name: str, value: Any, default: Any) -> bool:
+    """Whether an attribute says only what holds without it."""
+    if value == default:
+        return True
+    return name == "dilations" and isinstance(value, tuple) and all(v == 1 for v in cast("tuple[Any, ...]", value))
+
+
+def _create(
+    b: Builder, op: OnnxOp, cls: type[OnnxOp], properties: dict[str, Attribute], n_out: int, *, checked: bool
+) -> OnnxOp | None:
+    """The op as another class, its regions moved; None where that class does not take its types or operands."""
+    if any(any(True for _ in r.uses) for r in op.results[n_out:]):
+        return None
+    regions: list[Region] = [op.detach_region(region) for region in list(op.regions)]
+    made = cls.create(
+        operands=op.operands,
+        result_types=[r.type for r in op.results[:n_out]],
+        properties=properties,
+        regions=regions,
+    )
+    if checked:
+        try:
+            made.verify_()
+        except VerifyException:
+            for region in list(made.regions):
+                op.add_region(made.detach_region(region))
+            made.erase()
+            return None
+    made.location = b.location or op.location
+    b.insert(made)
+    return made
+
+
+def _misfit(op: OnnxOp, cls: type[OnnxOp]) -> str:
+    """Why an op does not fit an older form."""
+    given = [v for v in op.operands if not is_absent(v)]
+    if len(op.operands) > cls.spec.max_inputs:
+        return f"the older form takes {cls.spec.max_inputs} operands, and it has {len(given)}"
+    if len(op.results) > cls.spec.max_outputs:
+        return f"the older form gives {cls.spec.max_outputs} results, and more are used"
+    shadow = cls.create(operands=op.operands, result_types=[r.type for r in op.results])
+    try:
+        shadow.verify_()
+    except VerifyException as error:
+        return f"the older form does not allow it: {error}"
+    finally:
+        shadow.erase()
+    return "the older form does not allow it"
+
+
+@cache
+def _loses_types(old: type[OnnxOp], new: type[OnnxOp]) -> bool:
+    """Whether the newer form fails to take some type that the older one takes."""
+    for before, after in ((old.spec.inputs, new.spec.inputs), (old.spec.outputs, new.spec.outputs)):
+        for a, z in zip(before, after, strict=False):
+            if not _allowed(old, a.type) <= _allowed(new, z.type):
+                return True
+    return False
+
+
+def _allowed(cls: type[OnnxOp], variable: str) -> frozenset[str]:
+    return cls.spec.variables.get(variable, frozenset((variable,)))
+

@@ -1,0 +1,5 @@
+import sys
+
+from tests.roundtrip.runner import main
+
+sys.exit(main())
