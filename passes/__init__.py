@@ -2,5 +2,36 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from irkit.passes.base import Pass
+    from irkit.passes.instrument import Instrumentation
+    from irkit.passes.pipeline import LEVELS, optimize, parse_pipeline
+    from irkit.passes.registry import pass_names, xdsl_passes
+
 # Imported under a second name, every class here would exist twice and no isinstance check could be trusted.
 assert __name__ == "irkit.passes", f"import this package as irkit.passes, not as {__name__}"
+
+_LAZY = {
+    "Instrumentation": "irkit.passes.instrument",
+    "LEVELS": "irkit.passes.pipeline",
+    "Pass": "irkit.passes.base",
+    "optimize": "irkit.passes.pipeline",
+    "parse_pipeline": "irkit.passes.pipeline",
+    "pass_names": "irkit.passes.registry",
+    "xdsl_passes": "irkit.passes.registry",
+}
+"""Public name -> the module that has it, loaded on first use."""
+
+__all__ = ["LEVELS", "Instrumentation", "Pass", "optimize", "parse_pipeline", "pass_names", "xdsl_passes"]
+
+
+def __getattr__(name: str) -> Any:
+    home = _LAZY.get(name)
+    if home is None:
+        raise AttributeError(f"module 'irkit.passes' has no attribute '{name}'")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value

@@ -15,11 +15,10 @@ from xdsl.traits import Commutative
 from irkit.dialects.onnx import Call, NoValue, OnnxOp
 from irkit.dialects.onnx.spec import default_attr
 from irkit.dialects.onnx.values import constant_of, is_constant
-from irkit.ir.attributes import text_of
 from irkit.ir.constants import ConstantData, SparseAttr, TensorAttr
 from irkit.ir.location import fused
 from irkit.ir.module import Module
-from irkit.ir.names import DOC, META, NAME, name_of
+from irkit.ir.names import DOC, META, NAME, metadata_of, name_of, set_metadata
 from irkit.ir.op import AttributeSpec
 from irkit.ir.types import dtype_of, tensor_info
 from irkit.passes.base import Pass
@@ -132,7 +131,7 @@ class _Merger:
 
     def structure(self, op: Operation, local: dict[SSAValue, int]) -> Key:
         """The op as nested tuples; values defined within it are numbered in ``local``."""
-        operands: list[Key] = [local[v] if v in local else v for v in op.operands]
+        operands: list[Key] = [local.get(v, v) for v in op.operands]
         places = _interchangeable(op)
         if places > 1:
             operands[:places] = sorted(operands[:places], key=_order)
@@ -147,7 +146,8 @@ class _Merger:
                 local[arg] = len(local)
             ops: list[Key] = []
             for op in block.ops:
-                ops.append(self.constant_key(op) if op.results and is_constant(op.results[0]) else self.structure(op, local))
+                is_held = op.results and is_constant(op.results[0])
+                ops.append(self.constant_key(op) if is_held else self.structure(op, local))
                 for result in op.results:
                     local[result] = len(local)
             made.append((tuple(_type(arg.type) for arg in block.args), tuple(ops)))
@@ -225,14 +225,8 @@ def _merge_annotations(first: Operation, second: Operation) -> None:
     for name in (NAME, DOC):
         if name in second.attributes:
             first.attributes.setdefault(name, second.attributes[name])
-    theirs = second.attributes.get(META)
-    if isinstance(theirs, ArrayAttr):
-        mine = first.attributes.get(META)
-        pairs: list[Any] = list(mine.data) if isinstance(mine, ArrayAttr) else []
-        keys = {text_of(pair.data[0]) for pair in pairs}
-        additions: Any = theirs.data
-        pairs += [pair for pair in additions if text_of(pair.data[0]) not in keys]
-        first.attributes[META] = ArrayAttr(pairs)
+    if META in second.attributes:
+        set_metadata(first, {**metadata_of(second), **metadata_of(first)})
     locations: Any = getattr(first.location, "locations", None)
     if locations is None or len(locations.data) < MAX_SOURCES:
         first.location = fused([first.location, second.location], "cse")

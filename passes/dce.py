@@ -16,7 +16,7 @@ from irkit.ir.module import Module
 from irkit.ir.names import DECL, OUTS, name_of
 from irkit.passes.base import Pass
 from irkit.passes.effects import Effects
-from irkit.passes.rewrite import erase, referenced_names, select_attr, sync_signature, with_results
+from irkit.passes.rewrite import erase, has_reference, referenced_names, select_attr, sync_signature, with_results
 
 __all__ = ["DeadCodeElimination"]
 
@@ -81,7 +81,7 @@ class _Sweeper:
             return
         if not op.regions:
             return
-        if isinstance(op, OnnxOp) and not all(r.first_use for r in op.results):
+        if isinstance(op, OnnxOp) and not all(r.first_use for r in op.results) and not has_reference(op):
             match op.op_type:
                 case "If" | "SequenceMap":
                     self.prune_branches(op)
@@ -132,7 +132,9 @@ class _Sweeper:
             return
         _select_yields(body, [*range(first_yield), *(first_yield + i for i in kept)])
         self.sweep_regions(op)
-        args = [i for i in range(len(body.args)) if not first_arg <= i < first_arg + n_states or i - first_arg in states]
+        args = [
+            i for i in range(len(body.args)) if not first_arg <= i < first_arg + n_states or i - first_arg in states
+        ]
         for index in reversed(range(len(body.args))):
             if index not in args:
                 body.erase_arg(body.args[index])
@@ -213,4 +215,3 @@ def _calls(block: Block) -> Iterable[tuple[str, str, str]]:
         for inner in op.walk() if op.regions else (op,):
             if isinstance(inner, Call):
                 yield inner.domain, inner.op_type, inner.overload
-

@@ -1,4 +1,4 @@
-"""What an op does besides computing its results, read from the traits of its class, its graphs and the functions it calls."""
+"""What an op does besides computing its results: from the traits of its class, its graphs and what it calls."""
 
 from __future__ import annotations
 

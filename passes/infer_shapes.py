@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, cast
 
 import onnx
-from xdsl.dialects.builtin import ArrayAttr, NoneType, UnitAttr
+from xdsl.dialects.builtin import NoneType, UnitAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
@@ -24,7 +23,7 @@ from irkit.ir.names import DECL, NAME, out_names
 from irkit.ir.op import TensorOp
 from irkit.ir.types import UnknownType, tensor, tensor_info
 from irkit.passes.base import Pass
-from irkit.passes.rewrite import sync_signature
+from irkit.passes.rewrite import items_of, sync_signature
 from irkit.passes.types import is_fully_known, meet, set_type
 
 __all__ = ["Conflict", "InferShapes", "Inferrer"]
@@ -281,9 +280,8 @@ def _conflicts(module: Module) -> list[Conflict]:
         if isinstance(op, FuncOp):
             found += _signature_conflicts(op)
             continue
-        declared = op.attributes.get(DECL)
-        if isinstance(declared, ArrayAttr):
-            entries: Sequence[Attribute] = declared.data
+        entries = items_of(op.attributes.get(DECL))
+        if entries is not None:
             values = op.results or op.operands
             names = out_names(op)
             for index, (value, entry) in enumerate(zip(values, entries, strict=False)):
@@ -312,4 +310,3 @@ def _check(found: list[Conflict], name: str, declared: Attribute | None, value: 
         return
     if meet(value.type, declared) is None:
         found.append(Conflict(name, declared, value.type, where(value)))
-

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import onnx
 from xdsl.context import Context
@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
 
 from irkit.dialects.onnx import CURRENT, Function, Initializer, op_class
 from irkit.ir.attributes import strings
-from irkit.ir.constants import ConstantData, ProtoAttr, TensorAttr
+from irkit.ir.constants import ConstantData, ProtoAttr, RefAttr, TensorAttr
 from irkit.ir.location import fused
 from irkit.ir.module import Module
 from irkit.ir.names import DECL, OUTS, REST, hint, name_of, out_names
@@ -25,6 +25,8 @@ __all__ = [
     "body_blocks",
     "enclosing_function",
     "erase",
+    "has_reference",
+    "items_of",
     "main_returns",
     "referenced_names",
     "select_attr",
@@ -76,6 +78,11 @@ def target_opset(module: Module, function: Function | None = None) -> int:
     return opsets.get("", ONNX_OPSET)
 
 
+def has_reference(op: Operation) -> bool:
+    """Whether an attribute of an op in a function's body is the caller's to give."""
+    return any(isinstance(attr, RefAttr) for attr in op.properties.values())
+
+
 def erase(op: Operation) -> None:
     """Takes an op whose results are unused out of its block."""
     op.detach()
@@ -113,11 +120,15 @@ def referenced_names(module: Module) -> set[str]:
     return found
 
 
+def items_of(attr: Attribute | None) -> list[Attribute] | None:
+    """The entries of an array attribute; None for anything else."""
+    return list(cast("ArrayAttr[Attribute]", attr).data) if isinstance(attr, ArrayAttr) else None
+
+
 def select_attr(attributes: dict[str, Attribute], name: str, kept: Sequence[int]) -> None:
     """Keeps the entries at these places of an attribute that lists something per result, input or output."""
-    found = attributes.get(name)
-    if isinstance(found, ArrayAttr):
-        entries: Sequence[Attribute] = found.data
+    entries = items_of(attributes.get(name))
+    if entries is not None:
         attributes[name] = ArrayAttr([entries[i] for i in kept if i < len(entries)])
 
 
@@ -199,7 +210,7 @@ class Rewriter:
     def constant(
         self, data: ConstantData, *, before: Operation, sources: Iterable[Operation] | None = None
     ) -> SSAValue | None:
-        """A constant in front of an op: a ``Constant``, or an initializer where the target's ``Constant`` lacks the dtype.
+        """A constant in front of an op: a ``Constant``, or an initializer where that lacks the dtype at the target.
 
         Returns:
             None where it cannot be expressed: a function owns no initializers.
@@ -251,4 +262,3 @@ def set_name(value: OpResult, name: str) -> None:
     names[value.index] = name
     value.op.attributes[OUTS] = strings(names)
     value.name_hint = hint(name)
-

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from xdsl.ir import Attribute, SSAValue
 
 from irkit.ir.types import (
@@ -80,7 +78,7 @@ def same_shape(a: Attribute, b: Attribute) -> bool:
     x, y = tensor_info(a), tensor_info(b)
     if x is None or y is None or x.shape is None or y.shape is None:
         return False
-    return x.shape == y.shape and None not in cast("tuple[Dim, ...]", x.shape)
+    return x.shape == y.shape and None not in x.shape
 
 
 def same_type(a: Attribute, b: Attribute) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from irkit.frontends.onnx.importer import import_model
 from irkit.ir.module import Module
 
 __all__ = ["load"]
+
+PROTOBUF_LIMIT = (1 << 31) - 1
 
 
 def load(source: Any, *, upgrade: bool = True, folder: str | os.PathLike[str] | None = None) -> Module:
@@ -37,12 +40,26 @@ def load(source: Any, *, upgrade: bool = True, folder: str | os.PathLike[str] | 
     else:
         path = Path(source)
         name, base = path.name, base or path.parent
-        try:
-            model = _parse(path.read_bytes(), f"'{path}'")
-        except OSError as error:
-            raise LoadError(f"cannot read '{path}': {error.strerror}") from None
+        model = _parse(_read(path), f"'{path}'")
     external = None if base is None else reader(base)
     return import_model(model, file=name, external=external, upgrade=upgrade)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        status = path.stat()
+        if stat.S_ISCHR(status.st_mode) or stat.S_ISBLK(status.st_mode):
+            raise LoadError(f"'{path}' is a device")
+        if status.st_size > PROTOBUF_LIMIT:
+            raise LoadError(
+                f"'{path}' has {status.st_size} bytes, more than the 2 GB that protobuf reads",
+                hint="is it an ONNX model? Larger ones have their weights in files beside them",
+            )
+        return path.read_bytes()
+    except OSError as error:
+        raise LoadError(f"cannot read '{path}': {error.strerror}") from None
+    except ValueError as error:  # a null byte in the path
+        raise LoadError(f"cannot read {str(path)!r}: {error}") from None
 
 
 def _parse(data: bytes, what: str) -> Any:

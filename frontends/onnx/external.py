@@ -34,7 +34,9 @@ def reader(folder: Path) -> Any:
         offset = _number(entries, "offset", label) or 0
         length = _number(entries, "length", label)
         if length is not None and length != expected:
-            raise LoadError(f"{label} of {kind}{list(shape)} takes {expected} bytes, but its length is given as {length}")
+            raise LoadError(
+                f"{label} of {kind}{list(shape)} takes {expected} bytes, but its length is given as {length}"
+            )
         if expected >= 1 << 62:
             raise LoadError(f"{label} of {kind}{list(shape)} is larger than any file")
         path = contained_path(folder, entries.get("location", ""))

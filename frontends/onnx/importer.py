@@ -41,8 +41,10 @@ from irkit.ir.types import UnknownType, unknown
 
 __all__ = ["import_model", "paused_gc"]
 
-MAX_DEPTH = 200
-"""How deeply graphs may be nested."""
+MAX_DEPTH = 64
+"""How deeply graphs may be nested. Protobuf itself reads back no more than 31 levels."""
+OPSETS_SINCE = 3
+"""The IR version from which on a model says which opsets it imports."""
 
 Proto = Any
 FunctionKey = tuple[str, str, str]
@@ -91,7 +93,10 @@ class _Importer:
         self.external = external
         self.upgrade = upgrade
         self.opsets = _opsets(model.opset_import, "the model")
-        self.functions: set[FunctionKey] = set()
+        if not model.opset_import and model.ir_version < OPSETS_SINCE:
+            self.opsets = {"": 1}
+        self.functions: dict[FunctionKey, Proto] = {}
+        self.references: frozenset[str] | None = None
         self.old: list[OnnxOp] = []
         self.has_calls = False
         self.depth = 0
@@ -100,11 +105,18 @@ class _Importer:
         model = self.model
         if not model.HasField("graph"):
             raise LoadError("the model has no graph")
+        if not 1 <= model.ir_version <= onnx.IR_VERSION:
+            raise LoadError(
+                f"the model is of IR version {model.ir_version}, expected 1 to {onnx.IR_VERSION}",
+                hint="a newer release of onnx may know it" if model.ir_version > 0 else "the file is damaged",
+            )
         for function in model.functions:
             key = _function_key(function)
+            if not key[1]:
+                raise LoadError(f"a function of domain '{key[0]}' has no name")
             if key in self.functions:
                 raise LoadError(f"function '{key[0]}.{key[1]}' is defined twice")
-            self.functions.add(key)
+            self.functions[key] = function
         _check_recursion(model.functions)
         op = ModuleOp([])
         module = Module(op, context())
@@ -119,7 +131,7 @@ class _Importer:
         if self.old:
             for old in self.old:
                 opsets.upgrade_op(old, module.ctx)
-            _sync_returns(module.func)
+            opsets.sync_signature(module.func)
         try:
             module.verify()
         except VerifyError as error:
@@ -184,7 +196,7 @@ class _Importer:
         self._rest(func.attributes, graph, scope, hidden)
         return func
 
-    def _subgraph(self, graph: Proto, outer: Mapping[str, SSAValue], imports: Mapping[str, int], types: Any) -> Region:
+    def subgraph(self, graph: Proto, outer: Mapping[str, SSAValue], imports: Mapping[str, int], types: Any) -> Region:
         """A region for a graph attribute; ``types`` are those of its inputs, as far as the op's operands tell."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
@@ -258,7 +270,12 @@ class _Importer:
             scope[info.name] = arg
             arg.name_hint = hint(info.name)
         builder = _GraphBuilder(self, block, scope, outer, imports, declared)
+        initial: set[str] = set()
         for proto in graph.initializer:
+            if not proto.name or proto.name in initial:
+                what = f"two initializers have the name '{proto.name}'" if proto.name else "an initializer has no name"
+                raise LoadError(f"{what} in graph '{graph.name}'")
+            initial.add(proto.name)
             if proto.name not in scope:
                 builder.initializer(proto.name, TensorAttr.of(self._tensor(proto)), proto)
             elif types is not None:
@@ -279,13 +296,15 @@ class _Importer:
 
     def _function(self, proto: Proto, symbols: set[str]) -> Function:
         key = _function_key(proto)
-        imports = _opsets(proto.opset_import, f"function '{proto.name}'") or self.opsets
+        imports = _opsets(proto.opset_import, f"function '{proto.name}'")
+        self.references = frozenset(proto.attribute) | {a.name for a in proto.attribute_proto}
         graph = onnx.GraphProto(name=proto.name, node=proto.node)
         graph.output.extend(onnx.ValueInfoProto(name=name) for name in proto.output)
         inputs = [onnx.ValueInfoProto(name=name) for name in proto.input]
         block, _, values = self._build(graph, inputs, {}, imports)
         end = Yield.create(operands=values)
         block.add_op(end)
+        self.references = None
         function = Function.of(
             key,
             _symbol(key, symbols),
@@ -322,7 +341,7 @@ class _GraphBuilder:
         self.outer = outer
         self.imports = imports
         self.declared = declared
-        self.classes: dict[tuple[str, str, str], type[Operation]] = {}
+        self.classes: dict[tuple[str, str, str], tuple[type[Operation], type[OnnxOp] | None]] = {}
 
     def find(self, name: str) -> SSAValue | None:
         """The value of this name, in this graph or one around it."""
@@ -364,12 +383,10 @@ class _GraphBuilder:
             _doc_and_metadata(attributes, node)
         if node.domain == "ai.onnx":
             attributes["onnx.domain"] = StringAttr("ai.onnx")
-        rest = onnx.NodeProto()
-        rest.device_configurations.extend(node.device_configurations)
-        for proto in node.attribute:
-            if proto.doc_string:
-                rest.attribute.add(name=proto.name, doc_string=proto.doc_string)
-        if rest.ByteSize():
+        documented = [proto for proto in node.attribute if proto.doc_string]
+        if documented or node.device_configurations:
+            rest = onnx.NodeProto(device_configurations=node.device_configurations)
+            rest.attribute.extend(AttributeProto(name=a.name, doc_string=a.doc_string) for a in documented)
             attributes[REST] = proto_attr(rest)
         self._add(op, node.output)
         if isinstance(op, OnnxOp) and self.importer.upgrade and not op.current:
@@ -393,10 +410,12 @@ class _GraphBuilder:
             op.attributes[DECL] = ArrayAttr(declared)
 
     def _make(self, node: Proto, operands: Sequence[SSAValue]) -> Operation:
-        cls = self._class(node)
+        cls, older = self._class(node)
         if issubclass(cls, ForeignOp):
             return self._foreign(cls, node, operands)
         onnx_class = cast("type[OnnxOp]", cls)
+        if older is not None:
+            _check_older(node, older)
         properties: dict[str, Attribute] = {}
         graphs: dict[str, Proto] = {}
         for proto in node.attribute:
@@ -405,7 +424,7 @@ class _GraphBuilder:
             if proto.type == AttributeProto.GRAPH and not proto.ref_attr_name:
                 graphs[proto.name] = proto.g
             else:
-                properties[proto.name] = attr_from_proto(proto, self.importer.external)
+                properties[proto.name] = self._attribute(proto)
         spec_graphs = onnx_class.spec.graphs
         for name in graphs:
             if name not in spec_graphs:
@@ -418,6 +437,25 @@ class _GraphBuilder:
             # What does not fit is found again, and reported, by the infer-shapes pass and by a run.
             types = [unknown] * n_out
         return onnx_class.create(operands=operands, result_types=types, properties=properties, regions=regions)
+
+    def _attribute(self, proto: Proto) -> Attribute:
+        if proto.ref_attr_name:
+            declared = self.importer.references
+            if declared is None:
+                raise LoadError(f"the attribute '{proto.name}' refers to one of a function, but stands in none")
+            if proto.ref_attr_name not in declared:
+                raise LoadError(
+                    f"the attribute '{proto.name}' refers to '{proto.ref_attr_name}', which its function does not declare"
+                )
+        return attr_from_proto(proto, self.importer.external)
+
+    def _check_call(self, node: Proto) -> None:
+        function = self.importer.functions[canonical_domain(node.domain), node.op_type, node.overload]
+        for given, formal, what in ((node.input, function.input, "inputs"), (node.output, function.output, "outputs")):
+            if len(given) > len(formal):
+                raise LoadError(
+                    f"it calls the function '{node.op_type}' with {len(given)} {what}, which has {len(formal)}"
+                )
 
     def _region(
         self,
@@ -434,23 +472,31 @@ class _GraphBuilder:
         except (InferenceError, KeyError, ValueError):
             types = None
         visible = {**self.outer, **self.scope}
-        return self.importer._subgraph(graph, visible, self.imports, types)  # pyright: ignore[reportPrivateUsage]
+        importer = self.importer
+        while True:
+            mark = len(importer.old)
+            region = importer.subgraph(graph, visible, self.imports, types)
+            types = cls.widened(region, operands)
+            if types is None:
+                return region
+            region.drop_all_references()
+            del importer.old[mark:]
 
     def _foreign(self, cls: type[ForeignOp], node: Proto, operands: Sequence[SSAValue]) -> ForeignOp:
         attrs: dict[str, Attribute] = {}
         graphs: list[tuple[str, int]] = []
         regions: list[Region] = []
         visible = {**self.outer, **self.scope}
+        if cls is Call:
+            self._check_call(node)
         for proto in node.attribute:
             if proto.ref_attr_name or proto.type not in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
-                attrs[proto.name] = attr_from_proto(proto, self.importer.external)
+                attrs[proto.name] = self._attribute(proto)
                 continue
             single = proto.type == AttributeProto.GRAPH
             for index, graph in enumerate([proto.g] if single else proto.graphs):
                 graphs.append((proto.name, -1 if single else index))
-                regions.append(
-                    self.importer._subgraph(graph, visible, self.imports, None)  # pyright: ignore[reportPrivateUsage]
-                )
+                regions.append(self.importer.subgraph(graph, visible, self.imports, None))
         self.importer.has_calls |= cls is Call
         return cls.of(
             canonical_domain(node.domain),
@@ -463,36 +509,59 @@ class _GraphBuilder:
             regions=regions,
         )
 
-    def _class(self, node: Proto) -> type[Operation]:
+    def _class(self, node: Proto) -> tuple[type[Operation], type[OnnxOp] | None]:
+        """The class of a node; and the older form that it has to fit, where that class is a newer one."""
         key = (node.domain, node.op_type, node.overload)
         found = self.classes.get(key)
         if found is None:
             found = self.classes[key] = self._find_class(canonical_domain(node.domain), node.op_type, node.overload)
         return found
 
-    def _find_class(self, domain: str, op_type: str, overload: str) -> type[Operation]:
-        if (domain, op_type, overload) in self.importer.functions:
-            return Call
+    def _find_class(
+        self, domain: str, op_type: str, overload: str
+    ) -> tuple[type[Operation], type[OnnxOp] | None]:
+        functions = self.importer.functions
+        if (domain, op_type, overload) in functions:
+            return Call, None
         opset = self.imports.get(domain)
         known = CLASSES.get((domain, op_type))
-        if opset is None and known is not None:
+        if opset is None:
             raise LoadError(f"it is of domain '{domain or 'ai.onnx'}', of which the file imports no opset")
         if known is None:
             if domain in ("", "ai.onnx.ml"):
                 raise LoadError(f"there is no op '{op_type}' in {domain or 'ai.onnx'}, and no function of that name")
-            return Custom
+            # onnxruntime's own ops may stand beside functions that share their domain.
+            if any(key[0] == domain for key in functions) and not domain.startswith("com.microsoft"):
+                raise LoadError(f"the file has functions of domain '{domain}', but none named '{op_type}'")
+            return Custom, None
         found = op_class(domain, op_type, opset)
         if found is None:
             raise LoadError(
                 f"'{op_type}' does not exist at opset {opset}, it came with {min(known)}",
                 hint="the file imports too old an opset, or the node was made for a newer one",
             )
-        if self.importer.upgrade and not found.current and opsets.is_trivial(found, None):
-            return known[max(known)]
-        return found
+        newest_form = known[max(known)]
+        if found is not newest_form and self.importer.upgrade and opsets.is_trivial(found, newest_form):
+            return newest_form, found
+        return found, None
 
 
 # Helpers
+
+
+def _check_older(node: Proto, older: type[OnnxOp]) -> None:
+    """Refuses what only a later form of an op has.
+
+    Raises:
+        LoadError: saying what it is.
+    """
+    spec = older.spec
+    for proto in node.attribute:
+        if proto.name not in spec.attributes and proto.name not in spec.graphs:
+            raise LoadError(f"it has no attribute '{proto.name}' at opset {older.since}, whose form the file asks for")
+    for given, most, what in ((node.input, spec.max_inputs, "inputs"), (node.output, spec.max_outputs, "outputs")):
+        if len(given) > most:
+            raise LoadError(f"it has {len(given)} {what}, but takes at most {most} in the form of opset {older.since}")
 
 
 def _opsets(imports: Any, what: str) -> dict[str, int]:
@@ -500,7 +569,11 @@ def _opsets(imports: Any, what: str) -> dict[str, int]:
     for entry in imports:
         domain = canonical_domain(entry.domain)
         if entry.version < 1:
-            raise LoadError(f"{what} imports opset {entry.version} of '{domain or 'ai.onnx'}'", hint="opsets start at 1")
+            raise LoadError(
+                f"{what} imports opset {entry.version} of '{domain or 'ai.onnx'}'", hint="opsets start at 1"
+            )
+        if found.get(domain, entry.version) != entry.version:
+            raise LoadError(f"{what} imports two opsets of '{domain or 'ai.onnx'}': {found[domain]} and {entry.version}")
         known = newest(domain)
         if known is not None and entry.version > known:
             raise LoadError(
@@ -652,14 +725,3 @@ def _declared(info: Proto, inferred: Attribute) -> Attribute:
 
 def _declarations(infos: Any, types: Sequence[Attribute]) -> ArrayAttr[Attribute]:
     return ArrayAttr([_declared(info, t) for info, t in zip(infos, types, strict=True)])
-
-
-def _sync_returns(func: FuncOp) -> None:
-    """Makes the function's type say what it returns, after upgrades that refined types."""
-    from xdsl.dialects.builtin import FunctionType
-
-    last = cast(Operation, func.body.block.last_op)
-    inputs = [a.type for a in func.body.block.args]
-    func.properties["function_type"] = FunctionType.from_lists(inputs, [v.type for v in last.operands])
-
-

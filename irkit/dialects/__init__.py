@@ -28,7 +28,13 @@ def _onnx() -> Dialect:
     return ONNX
 
 
-DIALECTS: dict[str, Callable[[], Dialect]] = {"onnx": _onnx}
+def _state() -> Dialect:
+    from irkit.dialects.state import STATE
+
+    return STATE
+
+
+DIALECTS: dict[str, Callable[[], Dialect]] = {"onnx": _onnx, "state": _state}
 """Our own dialects by name; each is imported when it is first needed."""
 
 

@@ -52,8 +52,11 @@ def _float_attr(bits: bytes) -> FloatAttr:
 
 def string(text: str | bytes) -> StringAttr | BytesAttr:
     """The attribute for a text. ASCII gives a ``StringAttr``; anything else a ``BytesAttr``, which reads back as itself."""
-    data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
-    return StringAttr(data.decode("ascii")) if data.isascii() else BytesAttr(data)
+    if isinstance(text, str):
+        if text.isascii():
+            return StringAttr(text)
+        return BytesAttr(text.encode("utf-8", "surrogateescape"))
+    return StringAttr(text.decode("ascii")) if text.isascii() else BytesAttr(text)
 
 
 def text_of(attr: Attribute) -> str:

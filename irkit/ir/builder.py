@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -24,6 +24,7 @@ from xdsl.dialects.builtin import (
     UNKNOWN_LOC,
     LocationAttr,
     ModuleOp,
+    UnknownLoc,
 )
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -31,11 +32,11 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from irkit.errors import InferenceError, IrkitError
 from irkit.ir.attributes import string
 from irkit.ir.constants import TensorAttr, constant
-from irkit.ir.dtypes import DType, dtype
+from irkit.ir.dtypes import BY_NAME, DType, dtype
 from irkit.ir.location import describe, fused, source_location
 from irkit.ir.module import Module, arg_attrs
 from irkit.ir.names import NAME, hint, set_node_name, set_out_names
-from irkit.ir.op import TensorOp, is_absent
+from irkit.ir.op import TensorOp, is_absent, type_string
 from irkit.ir.types import Shape, absent_type, dtype_of, shape_of, tensor
 
 __all__ = ["Builder", "Tensor", "Values", "value_of"]
@@ -177,6 +178,10 @@ class Builder:
         opsets: the opsets that the module is to be saved at by default, by domain.
         ir_version: of the file format.
         by: a pass or rule; new ops then get its name in their location.
+
+    Attributes:
+        declared: ops of the module's top level besides the graph (state variables); nested builders share the list.
+        control: tokens that accesses of state made here wait for; see ``irkit.dialects.state.control``.
     """
 
     def __init__(
@@ -198,13 +203,17 @@ class Builder:
         self._name = name
         self._opsets = dict(opsets or {"": DEFAULT_OPSET})
         self._ir_version = ir_version
+        self.declared: list[Operation] = []
+        self.control: tuple[SSAValue, ...] = ()
         self._inputs: list[dict[str, Attribute]] = []
         self._outputs: list[tuple[SSAValue, dict[str, Attribute]]] = []
 
     # Where to build
 
     @classmethod
-    def before(cls, op: Operation, ctx: Context, *, by: str = "", sources: Iterable[Operation] | None = None) -> Builder:
+    def before(
+        cls, op: Operation, ctx: Context, *, by: str = "", sources: Iterable[Operation] | None = None
+    ) -> Builder:
         """A builder that inserts in front of an op.
 
         Args:
@@ -232,7 +241,9 @@ class Builder:
         return made
 
     def insert(self, op: Operation) -> None:
-        """Inserts a finished op here."""
+        """Inserts a finished op here; one without a location gets that of the others."""
+        if isinstance(op.location, UnknownLoc):
+            op.location = self.here()
         if self.anchor is None:
             self.block.add_op(op)
         else:
@@ -268,7 +279,7 @@ class Builder:
             arg_attrs=arg_attrs(self._inputs),
             res_attrs=arg_attrs([attrs for _, attrs in self._outputs]),
         )
-        module = Module(ModuleOp([function]), self.ctx)
+        module = Module(ModuleOp([*self.declared, function]), self.ctx)
         module.graph_name = self._name
         module.ir_version = self._ir_version
         module.opsets = self._opsets
@@ -335,7 +346,14 @@ class Builder:
         """An op of two operands, either of which may be a number."""
         return cast(Tensor, self.op(name, a, b))
 
-    def op(self, op_name: str | type[TensorOp], *operands: Values, outputs: int | None = None, name: str = "", **attributes: Any) -> Any:
+    def op(
+        self,
+        op_name: str | type[TensorOp],
+        *operands: Values,
+        outputs: int | None = None,
+        name: str = "",
+        **attributes: Any,
+    ) -> Any:
         """Makes an op and returns its results: one Tensor, or a tuple of them.
 
         Args:
@@ -344,7 +362,8 @@ class Builder:
             outputs: how many results; by default those that the schema does not call optional.
             name: the node's name.
             attributes: by their ONNX names, as Python values. A graph is given as a function that takes a builder and
-                the graph's inputs and returns its outputs, or as a finished ``Region``.
+                the graph's inputs and returns its outputs, or as a finished ``Region``. The function of a loop is
+                called again if the loop does not keep the types of what it carries.
 
         Raises:
             InferenceError: if the operands' types don't fit the op.
@@ -359,7 +378,7 @@ class Builder:
         try:
             types = cls.infer_types(values, properties, regions, n_out)
         except InferenceError as error:
-            place = self.location or self._call_site()
+            place = self.here()
             raise InferenceError(error.message, op=cls.name, where=describe(place), hint=error.hint) from None
         op = cls.create(operands=values, result_types=types, properties=properties, regions=regions)
         if name:
@@ -378,16 +397,22 @@ class Builder:
         full = name if "." in name else f"onnx.{name}"
         found = self.ctx.get_optional_op(full)
         if found is None or not hasattr(found, "create"):
-            raise IrkitError(f"there is no op '{full}'", hint="names are case-sensitive, as in ONNX: MatMul, Relu, Conv")
+            raise IrkitError(
+                f"there is no op '{full}'", hint="names are case-sensitive, as in ONNX: MatMul, Relu, Conv"
+            )
         return cast("type[TensorOp]", found)
 
     def _add(self, op: Operation) -> Operation:
-        op.location = self.location or self._call_site()
+        op.location = self.here()
         if self.anchor is None:
             self.block.add_op(op)
         else:
             self.block.insert_op_before(op, self.anchor)
         return op
+
+    def here(self) -> LocationAttr:
+        """The location of what is made here: the builder's, or the user's line."""
+        return self.location or self._call_site()
 
     @staticmethod
     def _call_site() -> LocationAttr:
@@ -408,29 +433,38 @@ class Builder:
         properties: Mapping[str, Attribute],
     ) -> Region:
         if given is None:
+            if graph in cls.spec.required_graphs:
+                raise TypeError(f"{cls.name} needs the graph '{graph}'")
             return Region()
         if isinstance(given, Region):
             return given
         count = len(inspect.signature(given).parameters) - 1
-        types = cls.body_types(graph, operands, properties, count)
-        with self.nested(types) as (inner, args):
-            results = given(inner, *args)
-        found = results if isinstance(results, list | tuple) else [results]
-        values = [inner.tensor(r) for r in found]
+        types: list[Attribute] | None = cls.body_types(graph, operands, properties, count)
+        while True:
+            region = self._body(given, types)
+            types = cls.widened(region, operands)
+            if types is None:
+                return region
+            region.drop_all_references()
+
+    def _body(self, given: Callable[..., Any], arg_types: Sequence[Attribute]) -> Region:
+        """The region that a function builds, given a builder for it and its arguments."""
+        inner = Builder.at_end(Block(arg_types=arg_types), self.ctx, self.location)
+        inner.by, inner.declared, inner.control = self.by, self.declared, self.control
+        results: Any = given(inner, *(Tensor(arg, inner) for arg in inner.block.args))
+        values = [inner.tensor(r) for r in (results if isinstance(results, list | tuple) else [results])]
         inner.block.add_op(self.ctx.get_op("onnx.Yield").create(operands=values))
         return Region(inner.block)
 
     @contextmanager
-    def nested(self, arg_types: Sequence[Attribute]) -> Iterator[tuple[Builder, list[Tensor]]]:
-        """A builder for the block of a region with arguments of these types."""
+    def nested(self, arg_types: Sequence[Attribute]) -> Generator[tuple[Builder, list[Tensor]]]:
+        """A builder for a new block, which the caller puts into a region, and the block's arguments."""
         inner = Builder.at_end(Block(arg_types=arg_types), self.ctx, self.location)
-        inner.by = self.by
+        inner.by, inner.declared, inner.control = self.by, self.declared, self.control
         yield inner, [Tensor(arg, inner) for arg in inner.block.args]
 
 
-def _result_count(
-    cls: type[TensorOp], asked: int | None, properties: Mapping[str, Attribute]
-) -> int:
+def _result_count(cls: type[TensorOp], asked: int | None, properties: Mapping[str, Attribute]) -> int:
     if asked is not None:
         return asked
     outputs = cls.spec.outputs
@@ -454,6 +488,5 @@ def _number_type(cls: type[TensorOp], index: int, operands: Sequence[Values]) ->
         if isinstance(value, Tensor | SSAValue) and formals[min(other, len(formals) - 1)].type == formal.type:
             return dtype_of(value_of(value).type)
     allowed = cls.spec.variables.get(formal.type, frozenset((formal.type,)))
-    words = {"tensor(float)": "float32", "tensor(double)": "float64"}
-    fitting = {dtype(words.get(word, word[7:-1])) for word in allowed if word.startswith("tensor(")}
-    return fitting.pop() if len(fitting) == 1 else None
+    fitting = [found for found in BY_NAME.values() if type_string(tensor(found, ())) in allowed]
+    return fitting[0] if len(fitting) == 1 else None

@@ -214,7 +214,7 @@ class ConstantData:
     def __hash__(self) -> int:
         if self._hash is None:
             head: object = None
-            if self.dtype.kind != "string" and 0 < self.size and self.nbytes <= HASHED_BYTES:
+            if self.dtype.kind != "string" and self.size > 0 and self.nbytes <= HASHED_BYTES:
                 head = self.raw().tobytes()
             self._hash = hash((self.dtype.code, self.shape, head))
         return self._hash

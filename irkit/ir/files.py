@@ -26,13 +26,18 @@ def contained_path(folder: Path, location: str) -> Path:
     if not location or "\0" in location:
         raise LoadError(f"external data has the location {location!r}", hint="expected a relative path of a file")
     if os.path.isabs(location) or Path(location).drive or location.startswith("\\"):
-        raise LoadError(f"external data stands at the absolute path '{location}'", hint="it must stand beside the model")
+        raise LoadError(
+            f"external data stands at the absolute path '{location}'", hint="it must stand beside the model"
+        )
     root = folder.resolve()
     # A location with '..' may lead back inside; resolved, it still has to lie under the folder, and it is refused
     # anyway: no honest exporter writes one.
     if ".." in Path(location.replace("\\", "/")).parts:
         raise LoadError(f"external data at '{location}' climbs out of the model's folder")
-    path = (root / location).resolve()
+    try:
+        path = (root / location).resolve()
+    except (OSError, RuntimeError) as error:  # Python before 3.13 has a RuntimeError for symlinks in a circle
+        raise LoadError(f"external data at '{location}' cannot be read: {error}") from None
     if not path.is_relative_to(root):
         raise LoadError(f"external data at '{location}' leads outside the model's folder")
     try:

@@ -27,7 +27,6 @@ from irkit.ir.attributes import string
 __all__ = ["describe", "fused", "node_location", "source_location", "sources", "unchecked", "where"]
 
 
-
 def unchecked(cls: type[Any], **fields: Attribute) -> Any:
     """A location with these fields: xDSL's constructors take tens of microseconds, and refuse names that aren't ASCII."""
     made = cls.__new__(cls)

@@ -17,11 +17,10 @@ from xdsl.traits import OpTrait
 from xdsl.utils.exceptions import VerifyException
 
 from irkit.ir.attributes import from_attr, kind_of, to_attr
-from irkit.ir.constants import RefAttr
 from irkit.ir.dtypes import DType
 from irkit.ir.types import MapType, OptType, SeqType, SparseType, UnknownType, dtype_of, unknown
 
-__all__ = ["AttributeSpec", "Elementwise", "OpSpec", "Parameter", "Random", "TensorOp", "is_absent"]
+__all__ = ["AttributeSpec", "Elementwise", "OpSpec", "Parameter", "Random", "TensorOp", "is_absent", "type_string", "verify_spec"]
 
 
 class Elementwise(OpTrait):
@@ -128,6 +127,11 @@ class TensorOp(Operation):
             InferenceError: if the graph does not take so many.
         """
         return [unknown] * count
+
+    @classmethod
+    def widened(cls, region: Region, operands: Sequence[SSAValue]) -> list[Attribute] | None:
+        """The argument types with which a graph has to be made again, since it does not keep those it was made for."""
+        return None
 
     def operand(self, index: int) -> SSAValue | None:
         """The operand at this place, or None where it is absent."""

@@ -12,7 +12,6 @@ from typing import NamedTuple, cast
 
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
-
     BFloat16Type,
     ComplexType,
     Float4E2M1FNType,
@@ -81,13 +80,12 @@ class DimsAttr(Data[tuple[str, ...]]):
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> tuple[str, ...]:
         with parser.in_angle_brackets():
-            return tuple(
-                parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: parse_text(parser))
-            )
+            return tuple(parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: parse_text(parser)))
 
     def print_parameter(self, printer: Printer) -> None:
         with printer.in_angle_brackets(), printer.in_square_brackets():
             printer.print_list(self.data, printer.print_string_literal)
+
 
 def parse_text(parser: AttrParser) -> str:
     """A string literal as text; xDSL hands back bytes where it isn't ASCII."""
@@ -99,17 +97,20 @@ def parse_text(parser: AttrParser) -> str:
         return data.decode("utf-8", "surrogateescape")
     parser.raise_error("expected a string literal")
 
+
 @irdl_attr_definition
 class StringType(ParametrizedAttribute, TypeAttribute):
     """The element type of string tensors: ``tensor<2x!onnx.String>``."""
 
     name = "onnx.String"
 
+
 @irdl_attr_definition
 class UnknownType(ParametrizedAttribute, TypeAttribute):
     """The type of a value about which nothing is known (inside functions, results of foreign ops)."""
 
     name = "onnx.Unknown"
+
 
 @irdl_attr_definition
 class SeqType(ParametrizedAttribute, TypeAttribute):
@@ -118,12 +119,14 @@ class SeqType(ParametrizedAttribute, TypeAttribute):
     name = "onnx.Seq"
     element: Attribute = param_def()
 
+
 @irdl_attr_definition
 class OptType(ParametrizedAttribute, TypeAttribute):
     """An optional: ``!onnx.Opt<tensor<*xf32>>``."""
 
     name = "onnx.Opt"
     element: Attribute = param_def()
+
 
 @irdl_attr_definition
 class MapType(ParametrizedAttribute, TypeAttribute):
@@ -133,12 +136,14 @@ class MapType(ParametrizedAttribute, TypeAttribute):
     key: Attribute = param_def()
     value: Attribute = param_def()
 
+
 @irdl_attr_definition
 class SparseType(ParametrizedAttribute, TypeAttribute):
     """A sparse tensor: ``!onnx.Sparse<tensor<10x10xf32>>``."""
 
     name = "onnx.Sparse"
     tensor: Attribute = param_def()
+
 
 @irdl_attr_definition
 class OpaqueType(ParametrizedAttribute, TypeAttribute):
@@ -147,6 +152,7 @@ class OpaqueType(ParametrizedAttribute, TypeAttribute):
     name = "onnx.Opaque"
     domain: StringAttr = param_def()
     type_name: StringAttr = param_def()
+
 
 def _element_types() -> dict[str, Attribute]:
     made: dict[str, Attribute] = {
@@ -172,8 +178,10 @@ def _element_types() -> dict[str, Attribute]:
         made[f"uint{bits}"] = IntegerType(bits, Signedness.UNSIGNED)
     return made
 
+
 _ELEMENTS: dict[DType, Attribute] = {BY_NAME[name]: t for name, t in _element_types().items()}
 _DTYPES: dict[Attribute, DType] = {t: d for d, t in _ELEMENTS.items()}
+
 
 class TensorInfo(NamedTuple):
     """What a tensor type says: its element type, and its shape (None where the rank is unknown)."""
@@ -181,14 +189,17 @@ class TensorInfo(NamedTuple):
     dtype: DType
     shape: Shape | None
 
+
 unknown = UnknownType()
 absent_type = NoneType()
 _INTERNED: dict[tuple[DType, Shape | None], Attribute] = {}
 _OTHERS: dict[Attribute, Attribute] = {unknown: unknown, absent_type: absent_type}
 
+
 def element_type(what: object) -> Attribute:
     """The MLIR element type of an ONNX dtype."""
     return _ELEMENTS[dtype(what)]
+
 
 def tensor(element: object, shape: Sequence[Dim] | None) -> Attribute:
     """The tensor type of this dtype and shape; ``shape=None`` is an unknown rank.
@@ -205,6 +216,7 @@ def tensor(element: object, shape: Sequence[Dim] | None) -> Attribute:
         object.__setattr__(found, "_interned", True)
     return found
 
+
 def _make_tensor(info: TensorInfo) -> Attribute:
     element = _ELEMENTS[info.dtype]
     if info.shape is None:
@@ -214,6 +226,7 @@ def _make_tensor(info: TensorInfo) -> Attribute:
         return TensorType(element, sizes, DimsAttr(tuple(d if isinstance(d, str) else "" for d in info.shape)))
     return TensorType(element, sizes)
 
+
 def tensor_info(value_type: Attribute) -> TensorInfo | None:
     """The dtype and shape of a tensor type, or None for any other type."""
     try:
@@ -222,6 +235,7 @@ def tensor_info(value_type: Attribute) -> TensorInfo | None:
         info = _read_info(value_type)
         object.__setattr__(value_type, "_info", info)
         return info
+
 
 def _read_info(value_type: Attribute) -> TensorInfo | None:
     if isinstance(value_type, UnrankedTensorType):
@@ -237,6 +251,7 @@ def _read_info(value_type: Attribute) -> TensorInfo | None:
     if isinstance(ranked.encoding, DimsAttr) and len(ranked.encoding.data) == len(shape):
         shape = [(text or None) if d is None else d for d, text in zip(shape, ranked.encoding.data, strict=True)]
     return TensorInfo(found, tuple(shape))
+
 
 def intern(value_type: Attribute) -> Attribute:
     """The one object that stands for this type."""
@@ -254,19 +269,23 @@ def intern(value_type: Attribute) -> Attribute:
     object.__setattr__(found, "_interned", True)
     return found
 
+
 def is_tensor(value_type: Attribute) -> bool:
     """Whether this is a (dense) tensor type of an ONNX dtype."""
     return tensor_info(value_type) is not None
+
 
 def dtype_of(value_type: Attribute) -> DType | None:
     """The dtype of a tensor type; None for other types."""
     info = tensor_info(value_type)
     return None if info is None else info.dtype
 
+
 def shape_of(value_type: Attribute) -> Shape | None:
     """The shape of a tensor type; None for other types and for unknown ranks."""
     info = tensor_info(value_type)
     return None if info is None else info.shape
+
 
 def scalar_dims(value_type: Attribute) -> tuple[int, ...] | None:
     """The shape where every size is a known number, else None."""
@@ -274,4 +293,3 @@ def scalar_dims(value_type: Attribute) -> tuple[int, ...] | None:
     if shape is None or not all(isinstance(d, int) for d in shape):
         return None
     return cast("tuple[int, ...]", shape)
-

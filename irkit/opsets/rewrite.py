@@ -192,7 +192,6 @@ def renamed_back(b: Builder, op: OnnxOp, cls: type[OnnxOp]) -> Results:
     made = _create(b, op, cls, properties, min(len(op.results), cls.spec.max_outputs), checked=True)
     if made is None:
         raise impossible(op, _misfit(op, cls))
-    made.attributes.pop(HINT_KEPT, None)
     return [b.wrap(r) for r in made.results]
 
 

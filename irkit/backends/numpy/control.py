@@ -73,11 +73,8 @@ class Run:
             BudgetError: if that is more than there is left.
         """
         if nbytes + self.live > self.budget.bytes:
-            held = f" beside {self.live} held by live values" if self.live else ""
-            raise BudgetError(
-                f"{nbytes} bytes are needed{held}, the budget is {self.budget.bytes}",
-                hint="allow more: compile(..., budget=Budget(bytes=...))",
-            )
+            held = f" beside the {self.live} of live values" if self.live else ""
+            raise self._out_of_memory(f"{nbytes} bytes are needed{held}")
 
     def hold(self, nbytes: int) -> None:
         """Counts memory that is now live (negative: that is live no more).
@@ -88,7 +85,13 @@ class Run:
         self.live += nbytes
         if self.live > self.peak:
             self.peak = self.live
-            self.allocate(0)
+            if self.live > self.budget.bytes:
+                raise self._out_of_memory(f"live values take {self.live} bytes")
+
+    def _out_of_memory(self, message: str) -> BudgetError:
+        return BudgetError(
+            f"{message}, the budget is {self.budget.bytes}", hint="allow more: compile(..., budget=Budget(bytes=...))"
+        )
 
     def check_time(self) -> None:
         """Raises ``BudgetError`` once time is up."""

@@ -147,15 +147,14 @@ class _Names:
 
 
 class _Exporter:
-    def __init__(
-        self, module: Module, chosen: Mapping[str, int], tensor_writer: TensorWriter, value_info: str
-    ) -> None:
+    def __init__(self, module: Module, chosen: Mapping[str, int], tensor_writer: TensorWriter, value_info: str) -> None:
         self.module = module
         self.opsets = dict(chosen)
         self.tensor = tensor_writer
         self.value_info = value_info
         self.used_domains: set[str] = set()
         self.values = _Names(module)
+        self.outputs = set(module.returned)
 
     def model(self) -> Proto:
         module, op = self.module, self.module.op
@@ -170,10 +169,10 @@ class _Exporter:
             model.model_version = cast(Any, version).value.data
         _write_doc_and_metadata(op.attributes, model)
         _merge_rest(op.attributes, model)
-        model.graph.CopyFrom(self._main(module.func, model.ir_version))
+        self._main(model.graph, module.func, model.ir_version)
         for inner in op.ops:
             if isinstance(inner, Function):
-                model.functions.append(self._function(inner))
+                self._function(model.functions.add(), inner)
         imports = {**self.opsets, **{d: 1 for d in self.used_domains if d not in self.opsets}}
         spelled = op.attributes.get("onnx.default_domain")
         for domain, opset in imports.items():
@@ -194,8 +193,8 @@ class _Exporter:
 
     # Graphs
 
-    def _main(self, func: FuncOp, ir_version: int) -> Proto:
-        graph = onnx.GraphProto()
+    def _main(self, graph: Proto, func: FuncOp, ir_version: int) -> None:
+        graph.SetInParent()
         name = func.attributes.get(GRAPH)
         if name is not None:
             graph.name = text_of(name)
@@ -219,7 +218,6 @@ class _Exporter:
         listed = _merge_rest(func.attributes, graph)
         if ir_version < 4:
             self._list_initializers(graph, func.attributes.get("onnx.ins"), listed)
-        return graph
 
     @staticmethod
     def _list_initializers(graph: Proto, order: Attribute | None, listed: Mapping[str, Proto]) -> None:
@@ -279,19 +277,18 @@ class _Exporter:
             if isinstance(op, Initializer) and not in_function:
                 self._initializer(graph, op, names[0])
             else:
-                graph.node.append(self._node(op, names, taken))
+                self._node(graph.node.add(), op, names, taken)
             if not in_function and self.value_info != "none":
                 self._value_info(graph, op, names)
 
     def _value_info(self, graph: Proto, op: Operation, names: Sequence[str]) -> None:
         declared = op.attributes.get(DECL)
         entries = cast("ArrayAttr[Attribute]", declared).data if declared is not None else ()
-        outputs = {value for value in self.module.returned}
         for index, (result, name) in enumerate(zip(op.results, names, strict=True)):
             entry = entries[index] if index < len(entries) else None
             if entry is not None and not isinstance(entry, NoneType):
                 _write_info(graph.value_info.add(), name, result.type, entry)
-            elif self.value_info == "all" and name and result not in outputs and not isinstance(op, Initializer):
+            elif self.value_info == "all" and name and result not in self.outputs and not isinstance(op, Initializer):
                 if not isinstance(result.type, UnknownType):
                     _write_info(graph.value_info.add(), name, result.type, None)
 
@@ -305,8 +302,7 @@ class _Exporter:
             written = graph.sparse_initializer[-1].values
         _write_doc_and_metadata(op.attributes, written)
 
-    def _node(self, op: Operation, outputs: Sequence[str], taken: set[str]) -> Proto:
-        node = onnx.NodeProto()
+    def _node(self, node: Proto, op: Operation, outputs: Sequence[str], taken: set[str]) -> None:
         node.input.extend("" if is_absent(v) else self.values.names[v] for v in op.operands)
         node.output.extend(outputs)
         if isinstance(op, OnnxOp):
@@ -348,7 +344,6 @@ class _Exporter:
         if isinstance(domain, StringAttr):
             node.domain = domain.data
         _merge_rest(op.attributes, node)
-        return node
 
     def _graph_attribute(self, node: Proto, name: str, index: int, block: Block, taken: set[str]) -> None:
         attribute = None
@@ -409,9 +404,9 @@ class _Exporter:
 
     # Functions
 
-    def _function(self, op: Function) -> Proto:
-        domain, name, overload = op.key
-        function = onnx.FunctionProto(name=name, domain=domain)
+    def _function(self, function: Proto, op: Function) -> None:
+        domain, function.name, overload = op.key
+        function.domain = domain
         if overload:
             function.overload = overload
         block = op.body
@@ -434,7 +429,6 @@ class _Exporter:
         self.opsets = outer
         _write_doc_and_metadata(op.attributes, function)
         _merge_rest(op.attributes, function)
-        return function
 
 
 def _local_values(block: Block) -> Iterable[SSAValue]:

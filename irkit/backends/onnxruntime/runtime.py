@@ -69,9 +69,9 @@ def _tiny_model(opsets: dict[str, int], ir_version: int = _IR_VERSION) -> bytes:
 
 
 def _loads(opsets: dict[str, int], ir_version: int = _IR_VERSION) -> bool:
-    model = _tiny_model(opsets, ir_version)
+    model, options = _tiny_model(opsets, ir_version), quiet_options()
     try:
-        runtime().InferenceSession(model, quiet_options(), providers=["CPUExecutionProvider"])
+        runtime().InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception:
         return False
     return True

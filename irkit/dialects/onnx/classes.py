@@ -18,8 +18,9 @@ from xdsl.traits import ConstantLike
 
 from irkit.dialects.onnx.infer import infer_types
 from irkit.dialects.onnx.spec import schema_of, spec_of_schema
+from irkit.dialects.onnx.structure import STRUCTURE
 from irkit.dialects.onnx.traits import traits_of
-from irkit.ir.op import OpSpec, TensorOp
+from irkit.ir.op import OpSpec, TensorOp, verify_spec
 
 __all__ = ["CLASSES", "CURRENT", "DOMAINS", "ONNX_OPSET", "OnnxOp", "newest", "op_class", "versions"]
 
@@ -71,6 +72,18 @@ class OnnxOp(TensorOp):
         from irkit.dialects.onnx.shapes.control import body_types
 
         return body_types(cls.op_type, graph, operands, properties, count)
+
+    def verify_(self) -> None:
+        verify_spec(self)
+        check = STRUCTURE.get(self.op_type)
+        if check is not None:
+            check(self)
+
+    @classmethod
+    def widened(cls, region: Region, operands: Sequence[SSAValue]) -> list[Attribute] | None:
+        from irkit.dialects.onnx.shapes.control import widened
+
+        return widened(cls.op_type, region, operands)
 
 
 CLASSES: dict[tuple[str, str], dict[int, type[OnnxOp]]] = {}

@@ -115,9 +115,7 @@ def infer_types(
     return infer_node(cls, node, zip(names, operands, strict=False), n_out)
 
 
-def _node(
-    cls: type[OnnxOp], operands: Sequence[SSAValue], properties: Mapping[str, Attribute], n_out: int
-) -> Any:
+def _node(cls: type[OnnxOp], operands: Sequence[SSAValue], properties: Mapping[str, Attribute], n_out: int) -> Any:
     node = onnx.NodeProto(op_type=cls.op_type, domain=cls.domain)
     seen: dict[SSAValue, str] = {}
     node.input.extend("" if is_absent(v) else seen.setdefault(v, f"i{len(seen)}") for v in operands)
@@ -126,9 +124,7 @@ def _node(
     return node
 
 
-def infer_node(
-    cls: type[OnnxOp], node: Any, inputs: Iterable[tuple[str, SSAValue]], n_out: int
-) -> list[Attribute]:
+def infer_node(cls: type[OnnxOp], node: Any, inputs: Iterable[tuple[str, SSAValue]], n_out: int) -> list[Attribute]:
     """The official inference for one node.
 
     Raises:

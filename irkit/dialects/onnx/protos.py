@@ -67,10 +67,15 @@ _BY_BYTES: dict[bytes, Attribute] = {}
 
 
 def type_from_bytes(data: bytes) -> Attribute:
-    """The type of a serialized TypeProto; remembered by its bytes."""
+    """The type of a serialized TypeProto, as the official inference gives it; remembered by its bytes."""
     found = _BY_BYTES.get(data)
     if found is None:
-        found = _BY_BYTES[data] = type_from_proto(TypeProto.FromString(data))
+        proto = TypeProto.FromString(data)
+        for dim in proto.tensor_type.shape.dim if proto.WhichOneof("value") == "tensor_type" else ():
+            if dim.dim_value < 0:
+                # The official inference says -1 for a size that it does not know.
+                dim.ClearField("dim_value")
+        found = _BY_BYTES[data] = type_from_proto(proto)
     return found
 
 
@@ -186,6 +191,7 @@ def type_bytes(value_type: Attribute) -> bytes | None:
 
 # Tensors
 
+_DATA_FIELDS = ("float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
 _TYPED_FIELDS: dict[str, str] = {
     "float32": "float_data",
     "complex64": "float_data",
@@ -209,6 +215,8 @@ def tensor_from_proto(proto: Proto, external: ExternalReader | None = None) -> C
     if any(d < 0 for d in shape):
         raise LoadError(f"{label} has the shape {list(shape)}", hint="sizes are 0 or more")
     element = _dtype(proto.data_type)
+    if proto.HasField("raw_data") + sum(1 for field in _DATA_FIELDS if getattr(proto, field)) > 1:
+        raise LoadError(f"{label} has data in more than one field")
     if proto.HasField("segment"):
         raise LoadError(f"{label} is stored in segments, which no version of ONNX reads")
     if proto.data_location == TensorProto.EXTERNAL:
@@ -223,6 +231,18 @@ def tensor_from_proto(proto: Proto, external: ExternalReader | None = None) -> C
         return _typed(proto, element, shape)
     except ParseError as error:
         raise LoadError(f"{label}: {error.message}") from None
+    except (OverflowError, ValueError) as error:
+        # Sizes beside a zero that overflow, or numbers beyond the dtype.
+        raise LoadError(f"{label} of {element}{list(shape)} cannot be held: {error}") from None
+
+
+def _code_range(element: DType) -> tuple[int, int]:
+    """What an entry of ``int32_data`` may be: a value for integers, the bits for the rest."""
+    if element.kind == "int" and not element.packed:
+        return -(1 << (element.bits - 1)), (1 << (element.bits - 1)) - 1
+    # A byte holds two or four packed elements; some writers store bits with a sign.
+    bits = max(8, element.bits)
+    return (0 if element.kind in ("uint", "bool") else -(1 << (bits - 1))), (1 << bits) - 1
 
 
 def _typed(proto: Proto, element: DType, shape: tuple[int, ...]) -> ConstantData:
@@ -239,6 +259,10 @@ def _typed(proto: Proto, element: DType, shape: tuple[int, ...]) -> ConstantData
         array[:] = list(values)
     elif field == "int32_data":
         codes = np.array(values, np.int32)
+        low, high = _code_range(element)
+        if codes.size and (codes.min() < low or codes.max() > high):
+            bad = int(codes[(codes < low) | (codes > high)][0])
+            raise ParseError(f"{bad} in {field} is no {element}")
         if packed:
             array = unpack_bits(codes.astype(np.uint8).tobytes(), count, element)
         elif element.kind == "bool":
@@ -281,12 +305,17 @@ def sparse_from_proto(proto: Proto, external: ExternalReader | None = None) -> S
         raise LoadError(f"a sparse tensor has values {list(values.shape)} and indices {list(indices.shape)}")
     if indices.dtype is not dtype("int64"):
         raise LoadError(f"the indices of a sparse tensor are {indices.dtype}, expected int64")
+    if math.prod(dims) >= 1 << 63:
+        raise LoadError(f"a sparse tensor of shape {list(dims)} has more elements than can be counted")
     bounds = np.array(dims if len(indices.shape) == 2 else math.prod(dims), np.int64)
     array = indices.array()
     if array.ndim == 2 and array.shape[1] != len(dims):
         raise LoadError(f"a sparse tensor of rank {len(dims)} has indices of shape {list(indices.shape)}")
     if array.size and bool(((array < 0) | (array >= bounds)).any()):
         raise LoadError(f"an index of a sparse tensor of shape {list(dims)} lies outside")
+    flat = np.ravel_multi_index(tuple(array.T), dims) if array.ndim == 2 and array.size else array.reshape(-1)
+    if bool((flat[1:] <= flat[:-1]).any()):
+        raise LoadError(f"the indices of a sparse tensor of shape {list(dims)} are not in ascending order, each once")
     return SparseAttr(TensorAttr.of(values), TensorAttr.of(indices), DenseArrayBase.from_list(i64, list(dims)))
 
 
@@ -300,6 +329,16 @@ def sparse_to_proto(attr: SparseAttr, name: str = "") -> Proto:
 
 # Attributes
 
+_NUMBERS = {name: field.number for name, field in AttributeProto.DESCRIPTOR.fields_by_name.items()}
+_NAMING_FIELDS = frozenset(_NUMBERS[name] for name in ("name", "ref_attr_name", "doc_string", "type"))
+_VALUE_FIELDS = {
+    kind: _NUMBERS[{"INT": "i", "FLOAT": "f", "STRING": "s", "TENSOR": "t", "TYPE_PROTO": "tp"}.get(kind, kind.lower())]
+    for kind in (
+        "INT FLOAT STRING TENSOR TYPE_PROTO SPARSE_TENSOR INTS FLOATS STRINGS TENSORS SPARSE_TENSORS TYPE_PROTOS"
+    ).split()
+}
+"""Kind -> the number of the field that holds its value."""
+
 
 def attr_from_proto(proto: Proto, external: ExternalReader | None = None) -> Attribute:
     """The attribute of an AttributeProto that holds no graphs.
@@ -308,6 +347,10 @@ def attr_from_proto(proto: Proto, external: ExternalReader | None = None) -> Att
         LoadError: if its kind is missing or unknown.
     """
     kind = AttributeProto.AttributeType.Name(proto.type)
+    own = _VALUE_FIELDS.get(kind)
+    for descriptor, _ in proto.ListFields():
+        if descriptor.number not in _NAMING_FIELDS and descriptor.number != own:
+            raise LoadError(f"attribute '{proto.name}' is of kind {kind}, but has a value in '{descriptor.name}'")
     if proto.ref_attr_name:
         return RefAttr(StringAttr(proto.ref_attr_name), StringAttr(kind))
     match kind:

@@ -51,7 +51,12 @@ class Initializer(TensorOp):
     """
 
     name = "onnx.Initializer"
-    traits = OpTraits(lambda: (Pure(), ConstantLike(),))
+    traits = OpTraits(
+        lambda: (
+            Pure(),
+            ConstantLike(),
+        )
+    )
     spec: ClassVar[OpSpec] = OpSpec(
         domain="",
         op_type="Initializer",
@@ -95,7 +100,12 @@ class Yield(Operation):
     """
 
     name = "onnx.Yield"
-    traits = OpTraits(lambda: (IsTerminator(), Pure(),))
+    traits = OpTraits(
+        lambda: (
+            IsTerminator(),
+            Pure(),
+        )
+    )
 
 
 class ForeignOp(Operation):
@@ -192,7 +202,12 @@ class Function(Operation):
     """
 
     name = "onnx.Function"
-    traits = OpTraits(lambda: (IsolatedFromAbove(), SymbolOpInterface(),))
+    traits = OpTraits(
+        lambda: (
+            IsolatedFromAbove(),
+            SymbolOpInterface(),
+        )
+    )
 
     @property
     def key(self) -> tuple[str, str, str]:

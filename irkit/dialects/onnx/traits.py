@@ -11,17 +11,13 @@ from irkit.ir.op import Elementwise, Random
 
 __all__ = ["COMMUTATIVE", "ELEMENTWISE", "RANDOM", "WITH_BODY", "traits_of"]
 
-RANDOM = frozenset(
-    "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Bernoulli Multinomial".split()
-)
+RANDOM = frozenset("RandomNormal RandomNormalLike RandomUniform RandomUniformLike Bernoulli Multinomial".split())
 """Ops that draw random numbers at every run. Dropout counts as one, since its training mode does."""
 
 WITH_BODY = frozenset("If Loop Scan SequenceMap FlexAttention".split())
 """Ops whose effects are those of their graphs."""
 
-COMMUTATIVE = frozenset(
-    "Add Mul And Or Xor Equal BitwiseAnd BitwiseOr BitwiseXor Max Min Sum Mean".split()
-)
+COMMUTATIVE = frozenset("Add Mul And Or Xor Equal BitwiseAnd BitwiseOr BitwiseXor Max Min Sum Mean".split())
 """Ops whose first two operands (variadic ones: all) may be swapped without changing a bit."""
 
 ELEMENTWISE = frozenset(

@@ -126,7 +126,14 @@ def load_text(path: str | os.PathLike[str], ctx: Context, *, verify: bool = Fals
     except UnicodeDecodeError as error:
         raise ParseError(f"this is no text: {error.reason} at byte {error.start}", where=str(source)) from None
     beside = sidecar_path(source)
-    constants = Sidecar(beside) if beside != source and beside.is_file() else None
+    constants: Sidecar | None = None
+    if beside != source and beside.is_file():
+        # A link may lead to where the text itself lies (caches of model hubs are laid out so), and nowhere else.
+        if not any(
+            beside.resolve().is_relative_to(folder) for folder in (source.parent.resolve(), source.resolve().parent)
+        ):
+            raise LoadError("the sidecar is a link that leads outside the text's folder", where=str(beside))
+        constants = Sidecar(beside)
     if verify and constants is not None:
         constants.verify()
     return parse_module(text, ctx, file=str(source), constants=constants)

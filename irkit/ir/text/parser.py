@@ -124,6 +124,12 @@ class _AnyParser(Parser):
             self.raise_error("expected the end here")
 
 
+_MESSAGES = {
+    "in block definition": "expected an operation, a block or the end of the region",
+    "Could not parse entire input!": "expected an operation",
+}
+"""What some messages of xDSL's mean."""
+
 _STRINGS = (MLIRTokenKind.STRING_LIT, MLIRTokenKind.BYTES_LIT)
 
 
@@ -140,7 +146,8 @@ def _read(text: str, ctx: Context, what: Callable[[_AnyParser], _Found], where: 
         parser.expect_end()
         return found
     except XdslParseError as error:
-        raise ParseError(error.msg.strip(), where=where(error.span.start)) from None
+        message = _MESSAGES.get(error.msg.strip(), error.msg.strip())
+        raise ParseError(message, where=where(error.span.start)) from None
     except ParseError as error:
         raise ParseError(error.message, where=where(parser.pos if parser else 0), hint=error.hint) from None
     except RecursionError:

@@ -37,7 +37,7 @@ def _stack(values: list[Array], axis: int, reverse: bool, body: Body, position: 
     """
     if not values:
         types = getattr(body, "output_types", None)
-        if types is None:
+        if types is None or types[position] is None:
             raise KernelError(f"no iteration ran, and the type of the body's output {position} is not known")
         dtype, shape = types[position]
         dims = [dim or 0 for dim in shape or ()]
@@ -62,7 +62,7 @@ def loop(
     going = np.array(True) if cond is None else cond
     n = len(state)
     scans: list[list[Array]] = [[] for _ in range(n_out - n)]
-    iteration = 0
+    iteration, collected = 0, 0
     while (limit is None or iteration < limit) and (cond is None or bool(scalar(going, "the condition of the loop"))):
         budget.step()
         going, *values = body(np.array(iteration, dtype=np.int64), going, *state)
@@ -71,6 +71,8 @@ def loop(
         state = tuple(values[:n])
         for scan, value in zip(scans, values[n:], strict=True):
             scan.append(value)
+            collected += value.nbytes
+        budget.allocate(collected)
         iteration += 1
     stacked = (_stack(scan, 0, False, body, 1 + n + k, budget) for k, scan in enumerate(scans))
     return (*state, *stacked)
@@ -115,6 +117,7 @@ def scan(
     if any(len(sequence) != steps for sequence in sequences):
         raise KernelError(f"the scan inputs have {[len(s) for s in sequences]} elements, which must be equal")
     scans: list[list[Array]] = [[] for _ in range(n_out - n)]
+    collected = 0
     for t in range(steps):
         budget.step()
         values = body(*state, *(sequence[t, ...] for sequence in sequences))
@@ -123,6 +126,8 @@ def scan(
         state = values[:n]
         for output, value in zip(scans, values[n:], strict=True):
             output.append(value)
+            collected += value.nbytes
+        budget.allocate(collected)
     stacked = (
         _stack(values, axis, bool(backward), body, n + k, budget)
         for k, (values, axis, backward) in enumerate(zip(scans, output_axes, output_directions, strict=True))

@@ -11,7 +11,7 @@ from irkit.errors import InferenceError
 from irkit.ir.attributes import from_attr
 from irkit.ir.types import Dim, SeqType, intern, tensor, tensor_info, unknown
 
-__all__ = ["body_types", "join", "yielded"]
+__all__ = ["body_types", "join", "widened", "yielded"]
 
 
 def yielded(region: Region) -> list[Attribute]:
@@ -128,8 +128,7 @@ def body_types(
         case "If":
             found: list[Attribute] = []
         case "Loop":
-            # The shape of a carried value may change from one iteration to the next.
-            found = [tensor("int64", ()), tensor("bool", ()), *map(_any_shape, types[2:])]
+            found = [tensor("int64", ()), tensor("bool", ()), *types[2:]]
         case "Scan":
             n_scan = from_attr(properties["num_scan_inputs"])
             n_states = len(types) - n_scan
@@ -144,3 +143,18 @@ def body_types(
     if len(found) != count:
         raise InferenceError(f"the graph '{graph}' takes {len(found)} inputs, but the function given takes {count}")
     return found
+
+
+def widened(op_type: str, region: Region, operands: Sequence[SSAValue]) -> list[Attribute] | None:
+    """The types that a loop's body must take instead, where what it carries does not keep its type.
+
+    A body is first made for the types that come in. If it yields others (a tensor that grows, say), it has to be made
+    again for types that hold in every iteration. None where all is well.
+    """
+    if op_type != "Loop" or not region.blocks:
+        return None
+    args = [arg.type for arg in region.block.args]
+    states = len(operands) - 2
+    joined = [join(a, t) for a, t in zip(args[2 : 2 + states], yielded(region)[1:], strict=False)]
+    wider = [*args[:2], *joined, *args[2 + len(joined) :]]
+    return None if wider == args else wider

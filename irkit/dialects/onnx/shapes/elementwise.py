@@ -91,7 +91,11 @@ def where(call: Call) -> list[Attribute] | None:
 def cast(call: Call) -> list[Attribute] | None:
     info = None if (found := call.type(0)) is None else tensor_info(found)
     to = call.properties.get("to")
-    return None if info is None or not isinstance(call.attr("to"), int) or to is None else [tensor(call.attr("to"), info.shape)]
+    return (
+        None
+        if info is None or not isinstance(call.attr("to"), int) or to is None
+        else [tensor(call.attr("to"), info.shape)]
+    )
 
 
 def _broadcast(call: Call, element: str | None) -> list[Attribute] | None:
