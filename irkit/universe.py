@@ -11,7 +11,7 @@ from xdsl.passes import ModulePass
 from xdsl.universe import Universe
 
 import irkit.passes
-from irkit.dialects import DIALECTS
+from irkit.dialects import DIALECTS, plugins
 
 __all__ = ["IRKIT_UNIVERSE"]
 
@@ -21,5 +21,5 @@ def _passes() -> dict[str, Callable[[], type[ModulePass]]]:
     return {} if listed is None else listed()
 
 
-IRKIT_UNIVERSE = Universe(all_dialects=dict(DIALECTS), all_passes=_passes())
+IRKIT_UNIVERSE = Universe(all_dialects={**DIALECTS, **plugins()}, all_passes=_passes())
 """Our dialects and passes; each is imported when it is first used."""

@@ -37,7 +37,9 @@ MAX_WORK = 1 << 30
 """Multiply-adds that folding one op may take."""
 
 QUANTIZATION = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
-RESHAPING = frozenset("Reshape Transpose Squeeze Unsqueeze Flatten Expand Tile".split())
+VIEWS = frozenset("Reshape Squeeze Unsqueeze Flatten Identity".split())
+"""Ops that hand on the elements of the first operand in order: nothing is copied."""
+RESHAPING = VIEWS | {"Transpose", "Expand", "Tile"}
 """Ops whose result holds nothing but elements of the first operand: of a splat they make a splat."""
 BOUNDED = frozenset("NonZero Unique Compress NonMaxSuppression".split())
 """Ops whose result's size depends on the operands' values, but is at most in proportion to theirs."""
@@ -151,7 +153,7 @@ class _Folder:
         if sizes is not None:
             self.replace(op, [sizes])
             return
-        if not all(is_absent(v) or is_constant(v) for v in op.operands) or not op.operands:
+        if not op.operands or not all(is_absent(v) or is_constant(v) for v in op.operands) or _captures(op):
             return
         try:
             self.replace(op, self.fold(op))
@@ -193,9 +195,9 @@ class _Folder:
         work = _work(op, inputs)
         if work > MAX_WORK:
             raise _Refused(f"computing it takes about {work} multiply-adds (at most {MAX_WORK})")
-        splat = self.fold_splat(op, inputs)
-        if splat is not None:
-            made: list[ConstantData | None] = [splat]
+        held = self.fold_view(op, inputs) or self.fold_splat(op, inputs)
+        if held is not None:
+            made: list[ConstantData | None] = [held]
         else:
             found = self.evaluate(op, [None if data is None else data.array() for data in inputs])
             made = [self.checked(r, array) if r.first_use else None for r, array in zip(op.results, found, strict=True)]
@@ -251,6 +253,13 @@ class _Folder:
         if monotonic() > self.deadline:
             raise _Refused(f"folding took more than max-seconds={options.max_seconds}")
 
+    def fold_view(self, op: OnnxOp, inputs: Sequence[ConstantData | None]) -> ConstantData | None:
+        """The result as another view of the first operand's elements, where it is that."""
+        data, dims = inputs[0], scalar_dims(op.results[0].type)
+        if op.op_type not in VIEWS or data is None or data.is_splat or dims is None or math.prod(dims) != data.size:
+            return None
+        return ConstantData(data.dtype, dims, data.stored().reshape(dims), data.source)
+
     def fold_splat(self, op: OnnxOp, inputs: Sequence[ConstantData | None]) -> ConstantData | None:
         """The result as one repeated element, where it certainly is that."""
         if len(op.results) != 1:
@@ -278,7 +287,7 @@ class _Folder:
         from irkit.backends.numpy.evaluate import can_evaluate, evaluate
 
         if not can_evaluate(op):
-            raise _Refused("its graphs use other values" if op.regions else "the numpy backend has no kernel for it")
+            raise _Refused("the numpy backend cannot run it alone")
         seconds = max(0.1, self.deadline - monotonic())
         budget = Budget(bytes=4 * self.options.max_memory, steps=SMALL, seconds=seconds)
         try:
@@ -296,6 +305,21 @@ class _Folder:
         if found.dtype != info.dtype.numpy or (dims is not None and found.shape != dims):
             raise _Refused(f"it gives {found.dtype}{list(found.shape)}, where {result.type} is inferred")
         return constant(found, info.dtype).data
+
+
+def _captures(op: Operation) -> bool:
+    """Whether the graphs of an op use values from outside."""
+    if not op.regions:
+        return False
+    inside = {op, *op.walk()}
+    for inner in op.walk():
+        if inner is not op:
+            for value in inner.operands:
+                owner = value.owner
+                holder = owner if isinstance(owner, Operation) else owner.parent_op()
+                if holder not in inside:
+                    return True
+    return False
 
 
 def _held(value: SSAValue) -> Sequence[object]:

@@ -28,6 +28,7 @@ from irkit.passes.rewrite import MAX_SOURCES, Rewriter, body_blocks, erase, refe
 __all__ = ["CommonSubexpressionElimination"]
 
 Key = Hashable
+SAMPLE = 16
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,10 @@ class _ConstantKey:
         self.data = data
         sample: bytes = b""
         if data.dtype.kind != "string" and data.size:
-            flat = np.broadcast_to(data.stored(), data.shape)
-            places = np.unravel_index(np.unique(np.linspace(0, data.size - 1, 16).astype(np.int64)), data.shape)
-            picked = np.ascontiguousarray(flat[places]).view(np.uint8)
+            count = min(SAMPLE, data.size)
+            places = [i * (data.size - 1) // max(count - 1, 1) for i in range(count)]
+            stored = data.stored()
+            picked = np.asarray(np.repeat(stored, count) if data.is_splat else stored.flat[places]).view(np.uint8)
             # The unused bits of a narrow integer are as they fall.
             sample = (picked & ((1 << data.dtype.bits) - 1) if data.dtype.bits < 8 else picked).tobytes()
         self._hash = hash((data.dtype.code, data.shape, sample))

@@ -23,7 +23,7 @@ from irkit.ir.names import DECL, NAME, out_names
 from irkit.ir.op import TensorOp
 from irkit.ir.types import UnknownType, tensor, tensor_info
 from irkit.passes.base import Pass
-from irkit.passes.rewrite import items_of, sync_signature
+from irkit.passes.rewrite import items_of, ops_in, sync_signature
 from irkit.passes.types import is_fully_known, meet, set_type
 
 __all__ = ["Conflict", "InferShapes", "Inferrer"]
@@ -276,7 +276,7 @@ def _snapshot(block: Block) -> list[tuple[SSAValue, Attribute]]:
 
 def _conflicts(module: Module) -> list[Conflict]:
     found: list[Conflict] = []
-    for op in module.op.walk():
+    for op in ops_in(module.op):
         if isinstance(op, FuncOp):
             found += _signature_conflicts(op)
             continue

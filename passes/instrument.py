@@ -15,7 +15,7 @@ from xdsl.passes import ModulePass
 from irkit.errors import CheckError, IrkitError, PassError, VerifyError
 from irkit.ir.module import Module
 from irkit.passes.base import Pass
-from irkit.passes.rewrite import sync_signature
+from irkit.passes.rewrite import ops_in, sync_signature
 
 __all__ = ["Instrumentation", "PassRecord", "Timing"]
 
@@ -109,7 +109,7 @@ class Instrumentation:
                     hint=getattr(error, "hint", ""),
                 ) from error
         record.seconds = timing.seconds
-        record.ops_after = _count(module)
+        record.ops_after = _count(module) if record.changed else record.ops_before
         if isinstance(step, Pass):
             record.notes = list(step.notes())
         if self.verify_each:
@@ -174,4 +174,4 @@ def _run(step: ModulePass, module: Module) -> bool:
 
 
 def _count(module: Module) -> int:
-    return sum(1 for _ in module.op.walk())
+    return sum(1 for _ in ops_in(module.op))

@@ -24,6 +24,7 @@ BUILTIN: dict[str, tuple[str, str]] = {
     "cse": ("irkit.passes.cse", "CommonSubexpressionElimination"),
     "dce": ("irkit.passes.dce", "DeadCodeElimination"),
     "infer-shapes": ("irkit.passes.infer_shapes", "InferShapes"),
+    "lift-state": ("irkit.passes.lift_state", "LiftState"),
 }
 """Name in our own pipelines -> module and class."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import onnx
@@ -28,6 +28,7 @@ __all__ = [
     "has_reference",
     "items_of",
     "main_returns",
+    "ops_in",
     "referenced_names",
     "select_attr",
     "set_name",
@@ -50,6 +51,18 @@ def body_blocks(module: Module) -> list[Block]:
         if isinstance(op, FuncOp | Function):
             found += list(op.regions[0].blocks)
     return found
+
+
+def ops_in(op: Operation) -> Iterator[Operation]:
+    """All ops within an op's regions, nested ones included, each before those within it."""
+    for region in op.regions:
+        for block in region.blocks:
+            inner = block.first_op
+            while inner is not None:
+                yield inner
+                if inner.regions:
+                    yield from ops_in(inner)
+                inner = inner.next_op
 
 
 def main_returns(module: Module) -> set[SSAValue]:
@@ -105,7 +118,7 @@ def sync_signature(module: Module) -> None:
 def referenced_names(module: Module) -> set[str]:
     """Names of initializers to which annotations refer that the IR keeps as they came."""
     found: set[str] = set()
-    for op in module.op.walk():
+    for op in ops_in(module.op):
         rest = op.attributes.get(REST)
         if isinstance(rest, ProtoAttr) and rest.message.data == "GraphProto":
             for annotation in onnx.GraphProto.FromString(rest.bytes).quantization_annotation:

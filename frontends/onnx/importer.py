@@ -102,7 +102,7 @@ class _Importer:
         self.depth = 0
 
     def module(self) -> Module:
-        model = self.model
+        model, ctx = self.model, context()
         if not model.HasField("graph"):
             raise LoadError("the model has no graph")
         if not 1 <= model.ir_version <= onnx.IR_VERSION:
@@ -119,7 +119,7 @@ class _Importer:
             self.functions[key] = function
         _check_recursion(model.functions)
         op = ModuleOp([])
-        module = Module(op, context())
+        module = Module(op, ctx)
         block = op.body.block
         block.add_op(self._main(model.graph))
         symbols: set[str] = {"main"}

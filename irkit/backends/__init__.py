@@ -33,7 +33,8 @@ def compile(module: Module, backend: str = "numpy", **options: Any) -> Executabl
 
     Args:
         backend: ``"numpy"``, ``"onnxruntime"``, or the name of a plug-in's.
-        options: of the backend: ``threads=``, ``seed=``, ``profile=``; onnxruntime has ``device=`` and ``optimize=`` too.
+        options: of the backend: ``threads=``, ``seed=``, ``profile=``; onnxruntime has ``device=`` and ``optimize=``
+            too.
 
     Raises:
         UnsupportedError: if there is no such backend or option, or the backend cannot run the module, and why.

@@ -1,8 +1,8 @@
 """What every backend's compiled module is: named inputs and outputs, feeds checked before anything runs.
 
-Values are ``numpy.ndarray`` for tensors (``object`` arrays of ``str`` for strings), ``list`` for sequences, the value or
-``None`` for optionals, ``dict`` for maps. Python numbers and nested lists are taken for tensors where the dtype of the
-input holds them; an array must already have the input's dtype.
+Values are ``numpy.ndarray`` for tensors (``object`` arrays of ``str`` for strings), ``list`` for sequences, the value
+or ``None`` for optionals, ``dict`` for maps. Python numbers and nested lists are taken for tensors where the dtype of
+the input holds them; an array must already have the input's dtype.
 """
 
 from __future__ import annotations

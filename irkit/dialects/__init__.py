@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache, partial
+from importlib.metadata import entry_points
 
 from xdsl.context import Context
 from xdsl.ir import Dialect
 
-__all__ = ["DIALECTS", "context"]
+from irkit.errors import IrkitError
+
+__all__ = ["DIALECTS", "context", "plugins"]
 
 
 def _builtin() -> Dialect:
@@ -38,10 +42,33 @@ DIALECTS: dict[str, Callable[[], Dialect]] = {"onnx": _onnx, "state": _state}
 """Our own dialects by name; each is imported when it is first needed."""
 
 
+GROUP = "irkit.dialects"
+"""The entry points by which a package adds dialects: name -> function that returns the Dialect."""
+
+
+@cache
+def plugins() -> dict[str, Callable[[], Dialect]]:
+    """The dialects of others, loaded, so that the ops of their domains are known.
+
+    Raises:
+        IrkitError: if two packages, or one and irkit itself, claim a name.
+    """
+    found: dict[str, Callable[[], Dialect]] = {}
+    for point in sorted(entry_points(group=GROUP), key=lambda p: (p.name, p.value)):
+        if point.name in found or point.name in ("builtin", "func", *DIALECTS):
+            raise IrkitError(f"two packages define a dialect '{point.name}'", hint=f"'{point.value}' is one of them")
+        found[point.name] = partial(_loaded, point.load()())
+    return found
+
+
+def _loaded(dialect: Dialect) -> Dialect:
+    return dialect
+
+
 def context() -> Context:
-    """A fresh context with the builtin, func and all of irkit's dialects."""
+    """A fresh context with the builtin, func and all of irkit's dialects, and those of plug-ins."""
     made = Context()
-    for name, load in {"builtin": _builtin, "func": _func, **DIALECTS}.items():
+    for name, load in {"builtin": _builtin, "func": _func, **DIALECTS, **plugins()}.items():
         made.register_dialect(name, load)
     made.load_registered_dialect("builtin")
     return made

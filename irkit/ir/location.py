@@ -27,9 +27,12 @@ from irkit.ir.attributes import string
 __all__ = ["describe", "fused", "node_location", "source_location", "sources", "unchecked", "where"]
 
 
-def unchecked(cls: type[Any], **fields: Attribute) -> Any:
-    """A location with these fields: xDSL's constructors take tens of microseconds, and refuse names that aren't ASCII."""
-    made = cls.__new__(cls)
+def unchecked(cls: type[Attribute], **fields: Any) -> Any:
+    """An attribute with these fields, unchecked.
+
+    xDSL's constructors take microseconds to check them, those of locations tens, and refuse names that aren't ASCII.
+    """
+    made: Any = object.__new__(cls)
     for name, value in fields.items():
         object.__setattr__(made, name, value)
     return made

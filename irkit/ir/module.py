@@ -155,10 +155,7 @@ class Module:
 
     def clone(self) -> Module:
         """A copy that shares types, attributes and constants, and nothing that can change."""
-        clone = self.op.clone()
-        for mine, theirs in zip(self.op.walk(), clone.walk(), strict=True):
-            theirs.location = mine.location
-        return Module(clone, self.ctx)
+        return Module(self.op.clone(), self.ctx)
 
     def verify(self) -> Module:
         """Checks every rule of the IR; returns the module.

@@ -17,7 +17,14 @@ import importlib
 from irkit.opsets.bodies import has_function_body
 from irkit.opsets.lowering import lower_module
 from irkit.opsets.registry import is_compatible, is_trivial
-from irkit.opsets.upgrading import decompose_op, decomposition, expand_function_body, sync_signature, upgrade, upgrade_op
+from irkit.opsets.rewrite import sync_signature
+from irkit.opsets.upgrading import (
+    decompose_op,
+    decomposition,
+    expand_function_body,
+    upgrade,
+    upgrade_op,
+)
 
 __all__ = [
     "decompose_op",

@@ -40,5 +40,3 @@ def of_flattened(b: Builder, op: OnnxOp) -> Results:
     x = op.operands[0]
     flat = b.op(op.op_type, b.Flatten(x, **carried(op), **({} if "axis" in op.properties else {"axis": 1})), axis=-1)
     return b.Reshape(flat, b.Shape(x), allowzero=1)
-
-

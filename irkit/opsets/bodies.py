@@ -153,7 +153,9 @@ class _Maker:
         cls = op_class(canonical_domain(node.domain), node.op_type, self.opsets.get(canonical_domain(node.domain)))
         if cls is None:
             raise UnsupportedError(
-                f"its body calls '{node.domain}.{node.op_type}', which is not known", op=self.op.name, where=where(self.op)
+                f"its body calls the unknown '{node.domain}.{node.op_type}'",
+                op=self.op.name,
+                where=where(self.op),
             )
         attributes: dict[str, Any] = {}
         graphs: dict[str, Proto] = {}

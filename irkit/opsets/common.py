@@ -113,7 +113,7 @@ def nonnegative(op: OnnxOp, axis: int, rank: int | None) -> int:
     if axis >= 0:
         return axis
     if rank is None:
-        raise impossible(op, f"its axis is {axis}, which the older form counts from the front, and the rank is not known")
+        raise impossible(op, f"its axis is {axis}, the older form counts from the front, and the rank is not known")
     return axis + rank
 
 

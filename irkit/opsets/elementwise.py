@@ -74,7 +74,7 @@ def broadcast_by_attribute(b: Builder, op: OnnxOp, to: type[OnnxOp]) -> Results:
         name = SWAPPED[op.op_type]
         return b.op(name, y, x) if name != op.op_type else b.op(to, y, x, broadcast=found or None)
     if found is None:
-        raise impossible(op, f"the older form broadcasts its second operand to the end of the first alone, not {_shapes(op)}")
+        raise impossible(op, f"the older form broadcasts the second to the end of the first alone, not {_shapes(op)}")
     return b.op(to, x, y, broadcast=found or None, **_restored_hint(op, to))
 
 
@@ -127,30 +127,15 @@ def _of_one_shape(op: OnnxOp) -> bool:
 _LIMITS = {"min": float(np.finfo(np.float32).min), "max": float(np.finfo(np.float32).max)}
 
 
-@upgrade("Clip", 1)
-def clip_v1(b: Builder, op: OnnxOp) -> Results | None:
-    if HINT in op.properties:
-        return None
-    return _clip(b, op, {name: op.attr(name) for name in ("min", "max")})
-
-
-@upgrade("Clip", 6)
-def clip_v6(b: Builder, op: OnnxOp) -> Results | None:
-    return _clip(b, op, {name: op.attr(name) for name in ("min", "max")})
-
-
-def _clip(b: Builder, op: OnnxOp, bounds: dict[str, float | None]) -> Results | None:
+@upgrade("Clip", 1, 6)
+def clip_operands(b: Builder, op: OnnxOp) -> Results | None:
+    bounds = [op.attr("min"), op.attr("max")]
     kind = dtype_of(op.operands[0].type)
     if kind is None:
         return None
     with np.errstate(over="ignore"):
-        limits = {n: None if v is None else b.constant(np.array(v, np.float32).astype(kind.numpy)) for n, v in bounds.items()}
-    return b.Clip(op.operands[0], limits["min"], limits["max"])
-
-
-@decompose("Clip", 1)
-def clip_v1_with_hint(b: Builder, op: OnnxOp) -> Results | None:
-    return _clip(b, op, {name: op.attr(name) for name in ("min", "max")})
+        low, high = (None if v is None else np.array(v, np.float32).astype(kind.numpy) for v in bounds)
+    return _keep_hint(op, b.Clip(op.operands[0], low, high))
 
 
 @lower("Clip", 1, 6)
@@ -166,7 +151,7 @@ def clip_by_attributes(b: Builder, op: OnnxOp, to: type[OnnxOp]) -> Results:
         if found is None:
             raise impossible(op, f"its '{name}' is not a constant that float32 can hold")
         bounds[name] = None if to.since == 6 and _is_limit(value, name, found) else found
-    return b.op(to, op.operands[0], min=bounds["min"], max=bounds["max"])
+    return b.op(to, op.operands[0], min=bounds["min"], max=bounds["max"], **_restored_hint(op, to))
 
 
 def _is_limit(value: Any, name: str, found: float) -> bool:
@@ -243,8 +228,18 @@ def cast_by_any_name(b: Builder, op: OnnxOp) -> Results | None:
 
 
 _CODES = {
-    **{"FLOAT": 1, "UINT8": 2, "INT8": 3, "UINT16": 4, "INT16": 5, "INT32": 6, "INT64": 7, "BOOL": 9, "FLOAT16": 10},
-    **{"DOUBLE": 11, "UINT32": 12, "UINT64": 13},
+    "FLOAT": 1,
+    "UINT8": 2,
+    "INT8": 3,
+    "UINT16": 4,
+    "INT16": 5,
+    "INT32": 6,
+    "INT64": 7,
+    "BOOL": 9,
+    "FLOAT16": 10,
+    "DOUBLE": 11,
+    "UINT32": 12,
+    "UINT64": 13,
 }
 _NAMES = {code: name for name, code in _CODES.items()}
 
@@ -266,4 +261,3 @@ def erf(b: Builder, op: OnnxOp) -> Results | None:
 @lower("Erf", 9)
 def erf_older(b: Builder, op: OnnxOp, to: type[OnnxOp]) -> Results:
     return b.op(to, op.operands[0])
-

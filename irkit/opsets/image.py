@@ -76,7 +76,9 @@ def _shifted(b: Builder, op: OnnxOp) -> Results | None:
         at = b.constant(np.array(axis, np.int64))
         count = b.Gather(target, at)
         steps = b.Cast(b.Range(_int(b, 0), count, _int(b, 1)), to=1)
-        place = b.Div(b.Add(steps, half), b.Gather(factors, at))
+        factor = b.Gather(factors, at)
+        # An axis of scale 1 is not resized.
+        place = b.Where(b.Equal(factor, 1.0), steps, b.Div(b.Add(steps, half), factor))
         last = b.Sub(b.Cast(b.Gather(b.Shape(x), at), to=7), _int(b, 1))
         index = b.Cast(_rounded(b, place, str(op.attr("nearest_mode"))), to=7)
         made = b.Gather(made, b.Min(b.Max(index, _int(b, 0)), last), axis=axis)
@@ -214,10 +216,15 @@ _GRID_MODES = {"bilinear": "linear", "bicubic": "cubic", "nearest": "nearest"}
 @upgrade("GridSample", 16)
 def grid_sample_modes(b: Builder, op: OnnxOp) -> Results | None:
     mode = _GRID_MODES.get(op.attr("mode"))
-    if mode is None:
+    if mode is None or rank_of(op.operands[0]) != 4:
         return None
     written = {"mode": string(mode)} if "mode" in op.properties else {}
     return b.GridSample(*op.operands, **carried(op, **written))
+
+
+@decompose("GridSample", 16)
+def grid_sample(b: Builder, op: OnnxOp) -> Results:
+    return b.GridSample(*op.operands, **carried(op, mode=_GRID_MODES.get(op.attr("mode"), op.attr("mode"))))
 
 
 @lower("GridSample", 16)

@@ -70,5 +70,3 @@ def _nonnegative(value: SSAValue) -> bool:
 @decompose("Scatter", 9, 11)
 def scatter(b: Builder, op: OnnxOp) -> Results:
     return b.ScatterElements(*op.operands, **carried(op))
-
-

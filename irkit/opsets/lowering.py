@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from xdsl.context import Context
 from xdsl.ir import Block, Operation, Region
+from xdsl.utils.exceptions import VerifyException
 
 from irkit.dialects.onnx.classes import CLASSES, ONNX_OPSET, OnnxOp, op_class, versions
 from irkit.dialects.onnx.structural import Function, Yield, opsets_attr, opsets_of
@@ -15,8 +16,8 @@ from irkit.ir.location import where
 from irkit.ir.module import Module
 from irkit.opsets import bodies
 from irkit.opsets.registry import LOWERINGS, Results, is_compatible
-from irkit.opsets.rewrite import HINT_KEPT, Built, renamed_back, renamed_up, replace, values_of
-from irkit.opsets.upgrading import decomposition, sync_signature, upgraded
+from irkit.opsets.rewrite import HINT_KEPT, Built, recast, renamed_back, renamed_up, replace, values_of
+from irkit.opsets.upgrading import decomposition
 
 __all__ = ["lower_module"]
 
@@ -49,7 +50,6 @@ def lower_module(module: Module, opsets: Mapping[str, int]) -> None:
         failed += _Lowerer(chosen, module.ctx).all(top)
     if failed:
         raise _report(failed, targets, module.ctx)
-    sync_signature(module.func)
     added = {op.domain for op in module.walk() if isinstance(op, OnnxOp)} - targets.keys()
     module.opsets = {**targets, **{domain: _default_opset(domain) for domain in sorted(added)}}
 
@@ -58,9 +58,7 @@ def _default_opset(domain: str) -> int:
     return max(since for (d, _), made in CLASSES.items() if d == domain for since in made)
 
 
-def _report(
-    failed: list[tuple[OnnxOp, LoweringError]], targets: Mapping[str, int], ctx: Context
-) -> LoweringError:
+def _report(failed: list[tuple[OnnxOp, LoweringError]], targets: Mapping[str, int], ctx: Context) -> LoweringError:
     lines: list[str] = []
     needed: dict[str, int] = {}
     for op, error in failed:
@@ -91,7 +89,11 @@ def _lowest(op: OnnxOp, targets: Mapping[str, int], ctx: Context) -> int | None:
     """The lowest opset of the op's domain at which it can be written."""
     start = targets.get(op.domain, 0)
     candidates: Iterable[int]
-    candidates = range(start + 1, ONNX_OPSET + 1) if op.domain == "" else [v for v in versions(op.domain, op.op_type) if v > start]
+    candidates = (
+        range(start + 1, ONNX_OPSET + 1)
+        if op.domain == ""
+        else [v for v in versions(op.domain, op.op_type) if v > start]
+    )
     for version in candidates:
         if _Lowerer({**targets, op.domain: version}, ctx).can(op):
             return version
@@ -109,8 +111,10 @@ class _Lowerer:
     def all(self, root: Operation) -> list[tuple[OnnxOp, LoweringError]]:
         """Lowers the ops nested in this one; returns those that cannot be."""
         failed: list[tuple[OnnxOp, LoweringError]] = []
-        for op in list(root.walk()):
-            if isinstance(op, OnnxOp) and op.parent is not None:
+        ops = [op for op in root.walk() if isinstance(op, OnnxOp)]
+        # Constants last: many of them go, since their values become attributes.
+        for op in sorted(ops, key=lambda op: op.op_type == "Constant"):
+            if op.parent is not None:
                 try:
                     self.op(op)
                 except LoweringError as error:
@@ -153,6 +157,8 @@ class _Lowerer:
         if cls is type(op):
             if HINT_KEPT in op.attributes:
                 del op.attributes[HINT_KEPT]
+            return
+        if cls is not None and (cls.domain, cls.op_type, cls.since) not in LOWERINGS and recast(op, cls):
             return
         first: LoweringError | None = None
         for way in self._ways(op, cls):
@@ -200,6 +206,10 @@ class _Lowerer:
     def _nested(self, op: OnnxOp, new: OnnxOp) -> None:
         try:
             self.op(new)
+            if new.parent is not None:
+                new.verify_()
+        except VerifyException as error:
+            raise LoweringError(f"the older form does not allow it: {error}", op=op.name, where=where(op)) from None
         except LoweringError as error:
             reason = f"it takes {new.name} to write it: {error.message}"
             raise LoweringError(reason, op=op.name, where=where(op)) from None

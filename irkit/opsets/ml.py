@@ -28,7 +28,8 @@ def label_encoder(b: Builder, op: OnnxOp) -> Results | None:
         # Found from the front, so the first of equal ones counts.
         first = dict(reversed([(text, i) for i, text in enumerate(classes)]))
         keys = sorted(first, key=first.__getitem__)
-        attributes = {"keys_strings": keys, "values_int64s": [first[k] for k in keys], "default_int64": op.attr("default_int64")}
+        numbers = sorted(first.values())
+        attributes = {"keys_strings": keys, "values_int64s": numbers, "default_int64": op.attr("default_int64")}
     else:
         numbers = list(range(len(classes)))
         attributes = {"keys_int64s": numbers, "values_strings": classes, "default_string": op.attr("default_string")}

@@ -9,7 +9,8 @@ from irkit.ir.builder import Builder
 from irkit.ir.names import out_names
 from irkit.ir.types import dtype_of
 from irkit.opsets.common import attribute, carried, dynamic_rank, impossible, int64, rank_of
-from irkit.opsets.registry import Results, decompose, lower, upgrade
+from irkit.opsets.registry import HINT, Results, decompose, lower, upgrade
+from irkit.opsets.rewrite import HINT_KEPT
 
 _MODES = ("is_test", "spatial", "consumed_inputs")
 
@@ -30,23 +31,21 @@ def _wanted(op: OnnxOp, index: int) -> bool:
 def normalize_by_estimates(b: Builder, op: OnnxOp) -> Results | None:
     if len(op.results) > 1 or _trains(op) or op.attr("spatial") == 0:
         return None
-    if op.since == 1 and op.attr("consumed_inputs") != _CONSUMED:
-        return None
-    return b.BatchNormalization(*op.operands, **carried(op, *_MODES))
-
-
-_CONSUMED = (0, 0, 0, 0, 0)
+    made = b.BatchNormalization(*op.operands, **carried(op, *_MODES))
+    if HINT in op.properties:
+        made.ssa.owner.attributes[HINT_KEPT] = op.properties[HINT]
+    return made
 
 
 @lower("BatchNormalization", 1, 6, 7, 9)
 def batch_normalization_older(b: Builder, op: OnnxOp, to: type[OnnxOp]) -> Results:
     if attribute(op, "training_mode"):
         raise impossible(op, "the older form tells training by other outputs (saved_mean, saved_var)")
-    extra = {} if to.since > 6 else {"is_test": 1}
+    extra: dict[str, Any] = {} if to.since > 6 else {"is_test": 1}
     if to.since == 1:
         if rank_of(op.operands[0]) != 4:
             raise impossible(op, "the older form takes images of rank 4 alone")
-        extra["consumed_inputs"] = _CONSUMED
+        extra[HINT] = op.attributes.get(HINT_KEPT, (0, 0, 0, 0, 0))
     return b.op(to, *op.operands, **carried(op, "training_mode"), **extra)
 
 
@@ -98,4 +97,3 @@ def group_normalization(b: Builder, op: OnnxOp) -> Results | None:
     column, flat = int64(b, [groups, 1]), int64(b, [-1])
     scale, bias = (b.Reshape(b.Expand(b.Reshape(v, column), shape), flat) for v in (scale, bias))
     return b.GroupNormalization(x, scale, bias, stash_type=kind.code, **carried(op))
-

@@ -52,7 +52,11 @@ def global_lp_pool(b: Builder, op: OnnxOp) -> Results | None:
         return None
     p = b.constant(np.array(op.attr("p"), np.float32).astype(kind.numpy))
     rank = rank_of(x)
-    axes: Any = int64(b, range(2, rank)) if rank is not None else b.Range(int64(b, 2), b.Squeeze(dynamic_rank(b, x)), int64(b, 1))
+    axes: Any = (
+        int64(b, range(2, rank))
+        if rank is not None
+        else b.Range(int64(b, 2), b.Squeeze(dynamic_rank(b, x)), int64(b, 1))
+    )
     return b.Pow(b.ReduceSum(b.Pow(b.Abs(x), p), axes), b.Reciprocal(p))
 
 
@@ -68,5 +72,5 @@ def roi_align_shift(b: Builder, op: OnnxOp) -> Results | None:
 def roi_align_older(b: Builder, op: OnnxOp, to: type[OnnxOp]) -> Results:
     mode = attribute(op, "coordinate_transformation_mode")
     if mode != "output_half_pixel":
-        raise impossible(op, f"the older form means output_half_pixel, and its coordinate_transformation_mode is '{mode}'")
+        raise impossible(op, f"the older form means output_half_pixel, not '{mode}'")
     return b.op(to, *op.operands, **carried(op, "coordinate_transformation_mode"))

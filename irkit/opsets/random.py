@@ -44,7 +44,7 @@ def dropout_older(b: Builder, op: OnnxOp, to: type[OnnxOp]) -> Results:
     training = op.operand(2)
     mode = array_of(training)
     if training is not None and (mode is None or bool(mode.any())):
-        raise impossible(op, "the older form drops nothing but in training frameworks, and its training_mode may be true")
+        raise impossible(op, "the older form has no training_mode, and it may be true")
     ratio = op.operand(1)
     value = None if ratio is None else scalar_float(ratio)
     if ratio is not None and value is None:

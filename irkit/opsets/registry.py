@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import pairwise
 from typing import TypeVar
 
 from irkit.dialects.onnx.classes import CLASSES, OnnxOp
 from irkit.ir.builder import Builder, Tensor
-from irkit.ir.op import Parameter
+from irkit.ir.op import OpSpec, Parameter
 
 __all__ = [
     "CHOICES",
@@ -30,6 +31,7 @@ __all__ = [
     "Lowering",
     "Results",
     "Rewrite",
+    "conditions",
     "decompose",
     "is_compatible",
     "is_trivial",
@@ -169,56 +171,62 @@ def is_trivial(older: type[OnnxOp], newer: type[OnnxOp]) -> bool:
 
     Backwards the same holds for nodes whose types and attributes the older form has.
     """
-    return _relation(older, newer) == 2
+    return conditions(older, newer) == frozenset()
 
 
 def is_compatible(older: type[OnnxOp], newer: type[OnnxOp]) -> bool:
-    """Whether one form becomes the other by renaming, where certain attributes of the instance allow it.
-
-    Those are an axis below zero, values of ``CHOICES``, defaults that changed, and ``consumed_inputs``.
-    """
-    return _relation(older, newer) >= 1
+    """Whether one form becomes the other by renaming, where certain attributes of the instance allow it."""
+    return conditions(older, newer) is not None
 
 
 @cache
-def _relation(older: type[OnnxOp], newer: type[OnnxOp]) -> int:
+def conditions(older: type[OnnxOp], newer: type[OnnxOp]) -> frozenset[str] | None:
+    """What an instance must be looked at for before one form is renamed to the other; None where renaming won't do.
+
+    ``axis``: one below zero; ``choice``: a value of an attribute that is new; ``default``: a default that changed;
+    ``hint``: ``consumed_inputs``; ``operand``: one that may be left out now.
+    """
     if (older.domain, older.op_type) != (newer.domain, newer.op_type) or older.since > newer.since:
-        return 0
+        return None
+    found: set[str] = set()
     between = [c for since, c in CLASSES[older.domain, older.op_type].items() if older.since <= since <= newer.since]
-    return min((_step(a, b) for a, b in zip(between, between[1:], strict=False)), default=2)
+    for a, b in pairwise(between):
+        step = _step(a.spec, b.spec)
+        if step is None:
+            return None
+        found |= step
+    return frozenset(found)
 
 
-def _step(older: type[OnnxOp], newer: type[OnnxOp]) -> int:
-    """How two consecutive forms relate: 2 trivially, 1 by attributes of the instance, 0 not by renaming."""
-    old, new = older.spec, newer.spec
+def _step(old: OpSpec, new: OpSpec) -> set[str] | None:
+    """The conditions between two consecutive forms."""
     if (new.domain, new.op_type, new.since) in SEMANTIC_CHANGES:
-        return 0
+        return None
     if new.deprecated and not old.deprecated and new.op_type not in _STILL_IN_USE:
-        return 0
-    if not _prefix(old.inputs, new.inputs) or not _prefix(old.outputs, new.outputs):
-        return 0
-    # An operand that was required cannot be left out in the older form.
-    loosened = any(after.optional and not before.optional for before, after in zip(old.inputs, new.inputs, strict=False))
-    relation = 1 if loosened else 2
-    if older.domain == "" and old.op_type in NEGATIVE_AXIS and old.since < NEGATIVE_AXIS_SINCE <= new.since:
-        relation = 1
-    if any(old.since < since <= new.since for (op, _), v in CHOICES.items() if op == old.op_type for since in v.values()):
-        relation = 1
-    if old.op_type == "Mod" and new.since == 28:
-        relation = 1
+        return None
+    if not _prefix(old.inputs, new.inputs) or not _prefix(old.outputs, new.outputs) or old.graphs != new.graphs:
+        return None
+    if any(spec.required for name, spec in new.attributes.items() if name not in old.attributes):
+        return None
+    found: set[str] = set()
+    if any(z.optional and not a.optional for a, z in zip(old.inputs, new.inputs, strict=False)):
+        found.add("operand")
+    if old.domain == "" and old.op_type in NEGATIVE_AXIS and old.since < NEGATIVE_AXIS_SINCE <= new.since:
+        found.add("axis")
+    choices = [since for (op, _), values in CHOICES.items() if op == old.op_type for since in values.values()]
+    if any(old.since < since <= new.since for since in choices) or (old.op_type, new.since) == ("Mod", 28):
+        found.add("choice")
     for name, before in old.attributes.items():
         after = new.attributes.get(name)
+        if after is None and name != HINT:
+            return None
         if after is None:
-            if name != HINT:
-                return 0
-            relation = 1
+            found.add("hint")
         elif after.kind != before.kind or (after.required and not before.required):
-            return 0
+            return None
         elif after.default != before.default and (old.op_type, name) not in _RENAMED_DEFAULTS:
-            relation = 1
-    if any(spec.required for name, spec in new.attributes.items() if name not in old.attributes):
-        return 0
-    return relation if set(old.graphs) == set(new.graphs) else 0
+            found.add("default")
+    return found
 
 
 def _prefix(old: Sequence[Parameter], new: Sequence[Parameter]) -> bool:

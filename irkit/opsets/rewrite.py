@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, cast
 
-from xdsl.dialects.builtin import ArrayAttr, UnitAttr
+from xdsl.dialects.builtin import ArrayAttr, FunctionType, UnitAttr
+from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Operation, OpResult, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
@@ -14,12 +15,25 @@ from irkit.dialects.onnx.classes import OnnxOp
 from irkit.dialects.onnx.values import is_constant
 from irkit.ir.builder import Builder, Tensor
 from irkit.ir.names import DECL, OUTS, out_names, set_out_names
-from irkit.ir.op import is_absent
-from irkit.ir.types import UnknownType, dtype_of, is_tensor, shape_of
+from irkit.ir.types import SeqType, UnknownType, dtype_of, intern, tensor, tensor_info
 from irkit.opsets.common import impossible, nonnegative, rank_of
-from irkit.opsets.registry import CHOICES, HINT, NEGATIVE_AXIS, NEGATIVE_AXIS_SINCE, Results
+from irkit.opsets.registry import CHOICES, HINT, NEGATIVE_AXIS, NEGATIVE_AXIS_SINCE, Results, conditions
 
-__all__ = ["HINT_KEPT", "Built", "drop_unused", "renamed_back", "renamed_up", "replace", "transfer", "values_of"]
+__all__ = [
+    "HINT_KEPT",
+    "Built",
+    "drop_unused",
+    "recast",
+    "renamed_back",
+    "renamed_up",
+    "replace",
+    "sync_signature",
+    "transfer",
+    "values_of",
+]
+
+RETYPED = frozenset({"AveragePool", "LpPool", "MaxPool"})
+"""Ops whose result shape with ``ceil_mode`` the documentation corrected (opset 22)."""
 
 HINT_KEPT = "onnx.consumed_inputs"
 """Where an upgraded op keeps the hint of opset 1."""
@@ -67,11 +81,24 @@ def replace(op: Operation, values: Sequence[SSAValue], *, drop_constants: bool =
     transfer(op, values)
     operands = list(op.operands) if drop_constants else []
     for old, new in zip(op.results, values, strict=False):
+        returns = (
+            [use.operation for use in old.uses if isinstance(use.operation, ReturnOp)] if old.type != new.type else []
+        )
         old.replace_all_uses_with(new)
+        for end in returns:
+            sync_signature(cast(FuncOp, end.parent_op()))
     op.detach()
     op.erase(safe_erase=len(values) == len(op.results))
     for operand in operands:
         drop_unused(operand)
+
+
+def sync_signature(func: FuncOp) -> None:
+    """Makes a function's declared result types those of what it returns."""
+    last = func.body.block.last_op
+    if last is not None:
+        inputs = [arg.type for arg in func.body.block.args]
+        func.properties["function_type"] = FunctionType.from_lists(inputs, [v.type for v in last.operands])
 
 
 def drop_unused(value: SSAValue) -> None:
@@ -87,8 +114,7 @@ def transfer(op: Operation, values: Sequence[SSAValue]) -> None:
     """Gives what the file says of a node to the ops that replace it, and its results' types where they say more."""
     owners = [v.owner for v in values]
     for old, new in zip(op.results, values, strict=False):
-        if _says_more(old.type, new.type):
-            cast(Any, new)._type = old.type
+        cast(Any, new)._type = merged(old.type, new.type)
     if not owners or not isinstance(owners[0], Operation):
         return
     main = owners[0]
@@ -101,12 +127,17 @@ def transfer(op: Operation, values: Sequence[SSAValue]) -> None:
     for index, value in enumerate(values):
         owner = value.owner
         if isinstance(owner, Operation) and isinstance(value, OpResult):
-            if index < len(names):
-                known = list(out_names(owner)) + [""] * len(owner.results)
-                known[value.index] = names[index]
-                set_out_names(owner, known[: len(owner.results)])
+            if index < len(names) and names[index]:
+                _name(owner, value.index, names[index])
             if isinstance(declared, ArrayAttr) and index < len(declared.data):
                 _declare(owner, value.index, cast("ArrayAttr[Attribute]", declared).data[index])
+
+
+def _name(owner: Operation, index: int, name: str) -> None:
+    """Names one result. The others get names, too: an empty one would say that the result is left out."""
+    known = list(out_names(owner)) or [f"{name}_{i}" for i in range(len(owner.results))]
+    known[index] = name
+    set_out_names(owner, known)
 
 
 def _declare(owner: Operation, index: int, declared: Attribute) -> None:
@@ -117,13 +148,55 @@ def _declare(owner: Operation, index: int, declared: Attribute) -> None:
     owner.attributes[DECL] = ArrayAttr(known)
 
 
-def _says_more(old: Attribute, new: Attribute) -> bool:
+def merged(old: Attribute, new: Attribute) -> Attribute:
+    """What two inferences say of one value; where they contradict each other, the newer one."""
     if isinstance(new, UnknownType):
-        return not isinstance(old, UnknownType)
-    return is_tensor(old) and is_tensor(new) and shape_of(new) is None and shape_of(old) is not None
+        return old
+    if isinstance(old, SeqType) and isinstance(new, SeqType):
+        return intern(SeqType(merged(old.element, new.element)))
+    before, after = tensor_info(old), tensor_info(new)
+    if before is None or after is None or before.shape is None or before.dtype is not after.dtype:
+        return new
+    if after.shape is None:
+        return old
+    if len(before.shape) != len(after.shape):
+        return new
+    known = [a if isinstance(a, int) or z is None else z for a, z in zip(before.shape, after.shape, strict=True)]
+    return tensor(after.dtype, [z if isinstance(z, int) else a for a, z in zip(known, after.shape, strict=True)])
 
 
 # Renaming
+
+
+def recast(op: OnnxOp, cls: type[OnnxOp]) -> bool:
+    """Makes an op one of another version, in place, if that takes nothing more: no value changes, no use is touched.
+
+    Returns:
+        Whether it did. If not, the op is as it was.
+    """
+    older, newer = (cls, type(op)) if cls.since < op.since else (type(op), cls)
+    needs = conditions(older, newer)
+    if needs is None or not needs <= _AXIS_ALONE or not op.properties.keys() <= cls.spec.attributes.keys():
+        return False
+    if needs:
+        axis = op.attr(NEGATIVE_AXIS[op.op_type])
+        if not isinstance(axis, int) or axis < 0:
+            return False
+    if op.op_type in RETYPED and op.attr("ceil_mode"):
+        return False
+    was = type(op)
+    # The classes of one op share their layout; a new op would cost ten times as much, and most of a model is this case.
+    cast(Any, op).__class__ = cls
+    if older is cls or _loses_types(was, cls):
+        try:
+            op.verify_()
+        except VerifyException:
+            cast(Any, op).__class__ = was
+            return False
+    return True
+
+
+_AXIS_ALONE = frozenset({"axis"})
 
 
 def renamed_up(b: Builder, op: OnnxOp, cls: type[OnnxOp], *, strict: bool = True) -> Results | None:
@@ -141,11 +214,16 @@ def renamed_up(b: Builder, op: OnnxOp, cls: type[OnnxOp], *, strict: bool = True
     hint = properties.pop(HINT, None) if HINT not in cls.spec.attributes else None
     for name, before in op.spec.attributes.items():
         after = cls.spec.attributes.get(name)
-        if after is not None and name not in properties and before.default != after.default and before.default is not None:
+        if (
+            after is not None
+            and name not in properties
+            and before.default != after.default
+            and before.default is not None
+        ):
             properties.update(cls.properties_from({name: _respelt(op, name, before.default)}))
+    if cls.op_type in RETYPED and op.attr("ceil_mode"):
+        return b.op(cls, *op.operands, outputs=len(op.results), **properties)
     made = _create(b, op, cls, properties, len(op.results), checked=_loses_types(type(op), cls))
-    if made is None:
-        return None
     if hint is not None:
         made.attributes[HINT_KEPT] = hint
     return [b.wrap(r) for r in made.results]
@@ -190,8 +268,6 @@ def renamed_back(b: Builder, op: OnnxOp, cls: type[OnnxOp]) -> Results:
     if HINT_KEPT in op.attributes and HINT in cls.spec.attributes:
         properties[HINT] = op.attributes[HINT_KEPT]
     made = _create(b, op, cls, properties, min(len(op.results), cls.spec.max_outputs), checked=True)
-    if made is None:
-        raise impossible(op, _misfit(op, cls))
     return [b.wrap(r) for r in made.results]
 
 
@@ -209,10 +285,14 @@ def _neutral(op_type: str, name: str, value: Any, default: Any) -> bool:
 
 def _create(
     b: Builder, op: OnnxOp, cls: type[OnnxOp], properties: dict[str, Attribute], n_out: int, *, checked: bool
-) -> OnnxOp | None:
-    """The op as another class, its regions moved; None where that class does not take its types or operands."""
+) -> OnnxOp:
+    """The op as another class, its regions moved.
+
+    Raises:
+        LoweringError: if that class does not take its types or operands.
+    """
     if any(any(True for _ in r.uses) for r in op.results[n_out:]):
-        return None
+        raise impossible(op, f"the older form gives {cls.spec.max_outputs} results, and more are used")
     regions: list[Region] = [op.detach_region(region) for region in list(op.regions)]
     made = cls.create(
         operands=op.operands,
@@ -223,31 +303,14 @@ def _create(
     if checked:
         try:
             made.verify_()
-        except VerifyException:
+        except VerifyException as error:
             for region in list(made.regions):
                 op.add_region(made.detach_region(region))
             made.erase()
-            return None
+            raise impossible(op, f"the older form does not allow it: {error}") from None
     made.location = b.location or op.location
     b.insert(made)
     return made
-
-
-def _misfit(op: OnnxOp, cls: type[OnnxOp]) -> str:
-    """Why an op does not fit an older form."""
-    given = [v for v in op.operands if not is_absent(v)]
-    if len(op.operands) > cls.spec.max_inputs:
-        return f"the older form takes {cls.spec.max_inputs} operands, and it has {len(given)}"
-    if len(op.results) > cls.spec.max_outputs:
-        return f"the older form gives {cls.spec.max_outputs} results, and more are used"
-    shadow = cls.create(operands=op.operands, result_types=[r.type for r in op.results])
-    try:
-        shadow.verify_()
-    except VerifyException as error:
-        return f"the older form does not allow it: {error}"
-    finally:
-        shadow.erase()
-    return "the older form does not allow it"
 
 
 @cache
@@ -262,4 +325,3 @@ def _loses_types(old: type[OnnxOp], new: type[OnnxOp]) -> bool:
 
 def _allowed(cls: type[OnnxOp], variable: str) -> frozenset[str]:
     return cls.spec.variables.get(variable, frozenset((variable,)))
-

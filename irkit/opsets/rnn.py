@@ -8,7 +8,7 @@ from irkit.dialects.onnx.classes import OnnxOp
 from irkit.ir.attributes import string
 from irkit.ir.builder import Builder, Tensor
 from irkit.ir.names import out_names
-from irkit.opsets.common import attribute, carried
+from irkit.opsets.common import attribute, carried, impossible
 from irkit.opsets.registry import Results, decompose, lower, upgrade
 from irkit.opsets.rewrite import renamed_back
 
@@ -50,15 +50,14 @@ def recurrent_older(b: Builder, op: OnnxOp, to: type[OnnxOp]) -> Results:
         return _sequence_first(b, op)
     if to.since == 7:
         return renamed_back(b, op, to)
-    written = {"output_sequence": 1} if _has_sequence(op) else {}
+    written: dict[str, Any] = {"output_sequence": 1} if _has_sequence(op) else {}
     if (op.op_type, to.since) == ("GRU", 1):
-        written["direction"] = attribute(op, "direction")
-    return b.op(to, *op.operands, outputs=len(op.results), **{**carried(op, "layout", "linear_before_reset", **_lbr(op, to)), **written})
-
-
-def _lbr(op: OnnxOp, to: type[OnnxOp]) -> dict[str, Any]:
-    name = "linear_before_reset"
-    return {name: op.properties[name]} if name in op.properties and name in to.spec.attributes else {}
+        if attribute(op, "linear_before_reset"):
+            raise impossible(op, "the older form knows no linear_before_reset")
+        return b.op(
+            to, *op.operands, outputs=len(op.results), **carried(op, "layout", "linear_before_reset", **written)
+        )
+    return b.op(to, *op.operands, outputs=len(op.results), **carried(op, "layout", **written))
 
 
 def _sequence_first(b: Builder, op: OnnxOp) -> Results:

@@ -322,4 +322,3 @@ def shape_of_all(b: Builder, op: OnnxOp, to: type[OnnxOp]) -> Results:
         return whole
     # Slice clamps as Shape does, but for an end before the start, which gives an empty shape in both.
     return b.Slice(whole, int64(b, [start]), int64(b, [INT64_MAX if end is None else end]), int64(b, [0]))
-

@@ -1,10 +1,8 @@
-"""From older forms to current ones: by upgrade where that can be undone, by decomposition or function body on demand."""
+"""From older forms to current ones: by upgrades, which can be undone; by decompositions and bodies on demand."""
 
 from __future__ import annotations
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import FunctionType
-from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
 from irkit.dialects.onnx.classes import CURRENT, OnnxOp
@@ -14,9 +12,16 @@ from irkit.ir.constants import RefAttr
 from irkit.ir.module import Module
 from irkit.opsets import bodies
 from irkit.opsets.registry import DECOMPOSITIONS, UPGRADES, Results, Rewrite, is_compatible
-from irkit.opsets.rewrite import Built, renamed_up, replace, values_of
+from irkit.opsets.rewrite import Built, recast, renamed_up, replace, values_of
 
-__all__ = ["decompose_op", "decomposition", "expand_function_body", "sync_signature", "upgrade", "upgrade_op", "upgraded"]
+__all__ = [
+    "decompose_op",
+    "decomposition",
+    "expand_function_body",
+    "upgrade",
+    "upgrade_op",
+    "upgraded",
+]
 
 
 def upgrade_op(op: OnnxOp, ctx: Context) -> bool:
@@ -42,6 +47,8 @@ def upgraded(op: OnnxOp, ctx: Context) -> list[SSAValue] | None:
         current = CURRENT[op.domain, op.op_type]
         if not is_compatible(type(op), current):
             return None
+        if recast(op, current):
+            return list(op.results)
         return _rewritten(op, lambda b, o: renamed_up(b, o, current), Builder.before(op, ctx))
     return _rewritten(op, rule, Builder.before(op, ctx))
 
@@ -66,15 +73,6 @@ def upgrade(module: Module) -> None:
     for op in list(module.op.walk()):
         if isinstance(op, OnnxOp) and not op.current:
             upgrade_op(op, module.ctx)
-    sync_signature(module.func)
-
-
-def sync_signature(func: FuncOp) -> None:
-    """Makes a function's declared result types those of what it returns."""
-    last = func.body.block.last_op
-    if last is not None:
-        inputs = [arg.type for arg in func.body.block.args]
-        func.properties["function_type"] = FunctionType.from_lists(inputs, [v.type for v in last.operands])
 
 
 def decomposition(op: OnnxOp) -> Rewrite | None:

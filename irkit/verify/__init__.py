@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from irkit.verify.bisect import Bisection, PassLike, bisect
-from irkit.verify.compare import Backend, Difference, Report, compare, default_tolerance, difference_of
+from irkit.verify.bisect import Bisection, bisect
+from irkit.verify.compare import Backend, Report, compare
 from irkit.verify.generate import Sizes, random_feeds, random_value
+from irkit.verify.values import Difference, Tolerance, default_tolerance, difference_of
 
 __all__ = [
     "Backend",
     "Bisection",
     "Difference",
-    "PassLike",
     "Report",
     "Sizes",
+    "Tolerance",
     "bisect",
     "compare",
     "default_tolerance",

@@ -4,27 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
 
 from irkit.errors import IrkitError
 from irkit.ir.module import Module
 from irkit.verify.compare import Report, compare
 
-__all__ = ["Bisection", "PassLike", "bisect"]
-
-
-@runtime_checkable
-class PassLike(Protocol):
-    """What is taken for a pass: irkit's own, and any of xDSL's."""
-
-    name: str
-
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
-        """Rewrites the module in place."""
-        ...
+__all__ = ["Bisection", "bisect"]
 
 
 @dataclass
@@ -59,11 +47,11 @@ class Bisection:
         return "\n".join([*lines, *(f"  unchecked: {reason}" for reason in self.unchecked)])
 
 
-def bisect(module: Module, pipeline: Iterable[PassLike], **options: Any) -> Bisection:
+def bisect(module: Module, pipeline: Iterable[ModulePass], **options: Any) -> Bisection:
     """Finds the first pass that breaks a module; the module is not changed.
 
     Args:
-        pipeline: the passes, in order.
+        pipeline: the passes, in order: irkit's own or any of xDSL's.
         options: for ``compare``.
     """
     before, report, unchecked = module, Report(), list[str]()
@@ -72,8 +60,9 @@ def bisect(module: Module, pipeline: Iterable[PassLike], **options: Any) -> Bise
         try:
             step.apply(after.ctx, after.op)
             after.verify()
-        except IrkitError as error:
-            return Bisection(step.name, index, str(error), report, before, None, unchecked)
+        except Exception as error:
+            text = str(error) if isinstance(error, IrkitError) else f"{type(error).__name__}: {error}"
+            return Bisection(step.name, index, text, report, before, None, unchecked)
         if after == before:
             continue
         report = compare(before, after, **options)

@@ -1,85 +1,35 @@
 """Two modules run side by side on the same inputs.
 
-They are the same as far as they were compared: equal signatures, and on every sample and backend outputs of equal dtype and
-shape, NaN and infinities in the same places, and numbers that differ by no more than a small part of their output's scale.
-A sample on which both fail shows nothing and is reported as unchecked, and so is all else that could not be compared.
+They are the same as far as they were compared: equal signatures, and on every sample and backend outputs of equal dtype
+and shape, NaN and infinities in the same places, and numbers that differ by no more than a small part of their output's
+scale. A sample on which both fail shows nothing and is reported as unchecked, and so is all else that could not be
+compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
 from irkit.backends import compile as compile_module
-from irkit.backends.base import Executable, describe_value, spell
+from irkit.backends.base import Executable, spell
 from irkit.errors import IrkitError, UnsupportedError
-from irkit.ir.dtypes import BY_NUMPY
 from irkit.ir.module import Module
 from irkit.ir.op import Random
 from irkit.ir.types import TensorInfo, UnknownType, tensor_info
-from irkit.verify.generate import random_feeds
+from irkit.verify.generate import random_feeds, symbols
+from irkit.verify.values import Difference, Tolerance, difference_of
 
-__all__ = ["Backend", "Difference", "Report", "compare", "default_tolerance", "difference_of"]
+__all__ = ["Backend", "Report", "compare"]
 
 Backend = str | tuple[str, Mapping[str, Any]]
-"""A backend's name, or the name and options for ``irkit.compile``. onnxruntime's own rewriting is off unless asked for."""
+"""A backend's name, or it and options for ``irkit.compile``. onnxruntime's own rewriting is off unless asked for."""
 
 ATTEMPTS = 6
 """How many sets of generated inputs are tried for one sample, until the first module runs."""
-
-_RELATIVE = {
-    "float64": 1e-10,
-    "complex128": 1e-10,
-    "float32": 1e-5,
-    "complex64": 1e-5,
-    "float16": 2e-3,
-    "bfloat16": 2e-2,
-    "float8_e4m3fn": 0.13,
-    "float8_e4m3fnuz": 0.13,
-    "float8_e5m2": 0.26,
-    "float8_e5m2fnuz": 0.26,
-    "float8_e8m0fnu": 0.5,
-    "float4_e2m1fn": 0.26,
-}
-
-
-def default_tolerance(kind: np.dtype[Any]) -> float:
-    """The error allowed by default, as a part of the output's scale (its largest finite magnitude); 0 means exact."""
-    found = BY_NUMPY.get(kind)
-    return _RELATIVE.get(found.name, 0.0) if found is not None else 0.0
-
-
-@dataclass
-class Difference:
-    """One way in which two modules differ.
-
-    Attributes:
-        what: ``"signature"``, ``"failure"``, ``"type"``, ``"shape"``, ``"nan"``, ``"infinity"`` or ``"value"``.
-        message: for people.
-        output: its name; ``""`` where no single one is concerned.
-        backend: ``""`` where nothing was run.
-        sample: which set of inputs, from 0; -1 where nothing was run.
-        index: where the error is largest; None unless values differ.
-        max_abs: the largest error.
-        max_rel: the same as a part of the output's scale.
-    """
-
-    what: str
-    message: str
-    output: str = ""
-    backend: str = ""
-    sample: int = -1
-    index: tuple[int, ...] | None = None
-    max_abs: float | None = None
-    max_rel: float | None = None
-
-    def __str__(self) -> str:
-        place = f"{self.backend}, sample {self.sample}: " if self.backend else ""
-        name = f"output '{self.output}' " if self.output else ""
-        return f"{place}{name}{self.message}"
 
 
 @dataclass
@@ -90,13 +40,18 @@ class Report:
         differences: none if the modules are equal as far as they were compared.
         unchecked: what could not be compared, and why.
         notes: what weakens the comparison: outputs that are never finite, or always one value.
-        compared: how many pairs of runs were compared.
+        runs: how many pairs of runs were compared, by backend.
     """
 
     differences: list[Difference] = field(default_factory=list["Difference"])
     unchecked: list[str] = field(default_factory=list[str])
     notes: list[str] = field(default_factory=list[str])
-    compared: int = 0
+    runs: dict[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def compared(self) -> int:
+        """How many pairs of runs were compared on all backends together."""
+        return sum(self.runs.values())
 
     @property
     def equal(self) -> bool:
@@ -135,12 +90,13 @@ def compare(
     atol: float | None = None,
     feeds: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     special: bool = True,
+    signed_zeros: bool = False,
 ) -> Report:
     """Runs two modules on the same inputs and says where they differ.
 
-    Each backend runs both, so backends are not compared with each other. Both get one seed: ops that draw random numbers
-    draw the same on the numpy backend as long as their results keep their names; on others a difference in a module that
-    draws counts as unchecked.
+    Each backend runs both, so backends are not compared with each other. Both get one seed: ops that draw random
+    numbers draw the same on the numpy backend as long as their results keep their names; on others a difference in a
+    module that draws counts as unchecked.
 
     Args:
         a: what is right.
@@ -154,6 +110,10 @@ def compare(
         atol: an absolute error that is allowed besides; default 0.
         feeds: inputs, one set or several, in place of generated ones.
         special: whether the third sample has NaN, infinities, signed zeros and denormals among its floats.
+        signed_zeros: whether 0 and -0 are different.
+
+    Raises:
+        FeedError: if ``feeds`` do not fit the inputs.
     """
     report = Report()
     report.differences += _signature_differences(a, b)
@@ -165,14 +125,14 @@ def compare(
     draws = any(op.has_trait(Random) for op in a.walk())
     seen = {name: _Seen() for name in a.output_names}
     first = pairs[0]
-    for sample, results in enumerate(_samples(first, a, feeds, samples, seed, special)):
-        fed, expected = results
+    tolerance = Tolerance(rtol, atol or 0.0, signed_zeros)
+    for sample, (fed, result) in enumerate(_samples(first, a, feeds, samples, seed, special)):
         for pair in pairs:
-            if pair is not first:
-                expected = _attempt(pair.a, fed)
-            for name, value in expected.items() if isinstance(expected, dict) else ():
-                seen[name].add(value)
-            _compare_runs(pair, sample, fed, expected, report, rtol, atol, draws)
+            expected = result if pair is first else _attempt(pair.a, fed)
+            if isinstance(expected, dict):
+                for name, value in expected.items():
+                    seen[name].add(value)
+            _compare_runs(pair, sample, fed, expected, report, tolerance, draws)
     report.notes += [f"output '{name}' {note}" for name, what in seen.items() if (note := what.note(a)) is not None]
     return report
 
@@ -238,13 +198,14 @@ def _compiled(a: Module, b: Module, backends: Iterable[Backend], seed: int, repo
         level: dict[str, Any] = {"optimize": "none"} if name == "onnxruntime" else {}
         settings = {"seed": seed, **level, **options}
         label = name + "".join(f" {key}={value}" for key, value in options.items())
+        report.runs[label] = 0
         try:
             first = compile_module(a, name, **settings)
         except IrkitError as error:
             report.unchecked.append(f"{label}: {error}")
             continue
         try:
-            second = first if a is b else compile_module(b, name, **settings)
+            second = compile_module(b, name, **settings)
         except IrkitError as error:
             message = f"only the second module cannot be compiled: {error}"
             report.differences.append(Difference("failure", message, backend=label))
@@ -273,6 +234,7 @@ def _samples(
     """Sets of inputs, with what the first module makes of them on the first backend."""
     if feeds is not None:
         for fed in [feeds] if isinstance(feeds, Mapping) else feeds:
+            pair.a.check_feeds(fed)
             yield fed, _attempt(pair.a, fed)
         return
     for sample in range(samples if module.inputs else 1):
@@ -300,32 +262,22 @@ def _first_that_runs(pair: _Pair, module: Module, sample: int, seed: int, specia
 
 
 def _sizes(module: Module, sample: int, attempt: int, seed: int) -> dict[str, int]:
-    """Sizes of the symbolic dims: after the first attempts larger ones, which windows and groups may need."""
+    """The sizes of the symbolic dims in a sample."""
     rng = np.random.default_rng([seed, sample, attempt])
-    choose: Callable[[int], int]
+    return {name: _size(index, sample, attempt, rng) for index, name in enumerate(symbols(module))}
+
+
+def _size(index: int, sample: int, attempt: int, rng: np.random.Generator) -> int:
     if attempt >= 2:
-        # At last all equal: some models only take one size for two symbols.
-        choose = [lambda i: 8 + i, lambda i: 8, lambda i: 32, lambda i: 224][attempt - 2]
-    elif sample == 1:
-        choose = lambda i: 1 if attempt == 0 else 2  # noqa: E731
-    elif sample == 3 and attempt == 0:
-        choose = lambda i: 0  # noqa: E731
-    elif sample < 3:
-        choose = lambda i: 2 + (i + sample + attempt) % 4  # noqa: E731
-    else:
-        choose = lambda i: int(rng.integers(1, 8))  # noqa: E731
-    return {name: choose(i) for i, name in enumerate(_symbols(module))}
-
-
-def _symbols(module: Module) -> list[str]:
-    """The names of symbolic sizes in the inputs, in order; expressions are left to be worked out."""
-    infos = (tensor_info(value_type) for value_type in module.inputs.values())
-    dims = (dim for info in infos if info is not None and info.shape is not None for dim in info.shape)
-    return list(dict.fromkeys("?" if dim is None else dim for dim in dims if dim is None or _is_name(dim)))
-
-
-def _is_name(dim: int | str) -> bool:
-    return isinstance(dim, str) and dim.isidentifier()
+        # Larger ones, which windows and groups may need; all equal, as some models only take one size for two symbols.
+        return (8 + index, 8, 32, 224)[attempt - 2]
+    if sample == 1:
+        return 1 + attempt
+    if sample == 3 and attempt == 0:
+        return 0
+    if sample < 3:
+        return 2 + (index + sample + attempt) % 4
+    return int(rng.integers(1, 8))
 
 
 # Comparing
@@ -337,8 +289,7 @@ def _compare_runs(
     feeds: Mapping[str, Any],
     expected: dict[str, Any] | IrkitError,
     report: Report,
-    rtol: float | None,
-    atol: float | None,
+    tolerance: Tolerance,
     draws: bool,
 ) -> None:
     if isinstance(expected, UnsupportedError):
@@ -356,9 +307,9 @@ def _compare_runs(
         message = f"only the second module fails: {found}"
         report.differences.append(Difference("failure", message, backend=pair.label, sample=sample))
         return
-    report.compared += 1
+    report.runs[pair.label] += 1
     for name, value in expected.items():
-        difference = difference_of(value, found[name], rtol, atol)
+        difference = difference_of(value, found[name], tolerance)
         if difference is None:
             continue
         difference.output, difference.backend, difference.sample = name, pair.label, sample
@@ -367,88 +318,6 @@ def _compare_runs(
             report.unchecked.append(reason)
         else:
             report.differences.append(difference)
-
-
-def difference_of(a: Any, b: Any, rtol: float | None = None, atol: float | None = None) -> Difference | None:
-    """How two values differ, if they do: arrays, lists, dicts, or None.
-
-    Args:
-        a: what is right.
-        b: what was found.
-        rtol, atol: see ``compare``.
-    """
-    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
-        return _array_difference(a, b, rtol, atol)
-    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
-        if len(a) != len(b):
-            return Difference("shape", f"is a sequence of {len(b)}, expected {len(a)}")
-        return _first((f"element {i}", difference_of(x, y, rtol, atol)) for i, (x, y) in enumerate(zip(a, b)))
-    if isinstance(a, dict) and isinstance(b, dict):
-        if list(a) != list(b):
-            return Difference("value", f"has the keys {list(b)}, expected {list(a)}")
-        return _first((f"key {k!r}", difference_of(a[k], b[k], rtol, atol)) for k in a)
-    if isinstance(a, bool | int | float | complex) and type(a) is type(b):
-        return _array_difference(np.asarray(a), np.asarray(b), rtol, atol)
-    if type(a) is type(b) and a == b:
-        return None
-    return Difference("type", f"is {describe_value(b)}, expected {describe_value(a)}")
-
-
-def _first(parts: Iterable[tuple[str, Difference | None]]) -> Difference | None:
-    for label, difference in parts:
-        if difference is not None:
-            difference.message = f"({label}) {difference.message}"
-            return difference
-    return None
-
-
-def _array_difference(a: np.ndarray, b: np.ndarray, rtol: float | None, atol: float | None) -> Difference | None:
-    if a.dtype != b.dtype:
-        return Difference("type", f"is {describe_value(b)}, expected {describe_value(a)}")
-    if a.shape != b.shape:
-        return Difference("shape", f"has the shape {list(b.shape)}, expected {list(a.shape)}")
-    kind = BY_NUMPY.get(a.dtype)
-    if kind is None or kind.kind not in ("float", "complex"):
-        wrong = np.asarray(a != b, bool)
-        if not wrong.any():
-            return None
-        at = _where(wrong)
-        count = int(np.count_nonzero(wrong))
-        return Difference("value", f"is {b[at]!r} at {list(at)}, expected {a[at]!r} ({count} of {a.size} differ)", index=at)
-    wide = np.complex128 if kind.kind == "complex" else np.float64
-    return _number_difference(
-        a.astype(wide), b.astype(wide), default_tolerance(a.dtype) if rtol is None else rtol, atol or 0.0
-    )
-
-
-def _number_difference(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> Difference | None:
-    a_nan, b_nan = np.isnan(a), np.isnan(b)
-    if not np.array_equal(a_nan, b_nan):
-        at = _where(a_nan != b_nan)
-        count = int(np.count_nonzero(a_nan != b_nan))
-        return Difference("nan", f"is {b[at]} at {list(at)}, expected {a[at]} (NaN is at other places: {count})", index=at)
-    finite = np.isfinite(a) & np.isfinite(b)
-    odd = ~finite & ~a_nan & (a != b)
-    if odd.any():
-        at = _where(odd)
-        return Difference("infinity", f"is {b[at]} at {list(at)}, expected {a[at]}", index=at)
-    # Empty, or nothing finite: all has been compared.
-    if not finite.any():
-        return None
-    errors = np.abs(np.where(finite, a, 0) - np.where(finite, b, 0))
-    scale = float(np.max(np.abs(a), where=finite, initial=0.0))
-    worst = float(errors.max())
-    if worst <= atol + rtol * scale:
-        return None
-    at = tuple(int(i) for i in np.unravel_index(int(errors.argmax()), errors.shape))
-    relative = worst / scale if scale else np.inf
-    message = f"is {b[at]:.9g} at {list(at)}, expected {a[at]:.9g}: an error of {relative:.2g} of its scale, {scale:.3g}"
-    return Difference("value", message, index=at, max_abs=worst, max_rel=relative)
-
-
-def _where(mask: np.ndarray) -> tuple[int, ...]:
-    """The first place where a mask holds."""
-    return tuple(int(i) for i in np.unravel_index(int(np.argmax(mask)), mask.shape))
 
 
 class _Seen:

@@ -1,8 +1,8 @@
 """Inputs made from types: for every dtype, at chosen sizes, with special values on request.
 
 Floats are standard normal, integers small. What an input is used for narrows it down: the indices of a ``Gather`` stay
-within the axis, the shape given to a ``Reshape`` fits, a ``Loop`` gets a short trip count. Those uses are followed through
-ops that only move or cast values (``Cast``, ``Unsqueeze``, ``Concat``...) and into subgraphs.
+within the axis, the shape given to a ``Reshape`` fits, a ``Loop`` gets a short trip count. Those uses are followed
+through ops that only move or cast values (``Cast``, ``Unsqueeze``, ``Concat``...) and into subgraphs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from irkit.ir.module import Module
 from irkit.ir.op import TensorOp
 from irkit.ir.types import MapType, OptType, SeqType, Shape, SparseType, UnknownType, dtype_of, shape_of, tensor_info
 
-__all__ = ["Sizes", "random_feeds", "random_value"]
+__all__ = ["Sizes", "random_array", "random_feeds", "random_value", "symbols"]
 
 UNKNOWN_RANK = 2
 """How many axes a tensor of unknown rank gets."""
@@ -92,6 +92,22 @@ def _evaluate(text: str, sizes: Sizes) -> int | None:
         return value(tree)
     except (ValueError, ZeroDivisionError, RecursionError):
         return None
+
+
+def symbols(module: Module) -> list[str]:
+    """The symbols that the sizes of the inputs depend on, in order of their first use; ``"?"`` for unknown sizes."""
+    found: dict[str, None] = {}
+    for value_type in module.inputs.values():
+        for dim in shape_of(value_type) or ():
+            if not isinstance(dim, int):
+                found.update(dict.fromkeys(_names_in(dim or "?")))
+    return list(found)
+
+
+def _names_in(text: str) -> list[str]:
+    if _evaluate(text, Sizes({}, lambda name: 1)) is None:
+        return [text]
+    return [node.id for node in ast.walk(ast.parse(text, mode="eval")) if isinstance(node, ast.Name)]
 
 
 def random_feeds(
@@ -184,17 +200,17 @@ def random_array(kind: DType, shape: Sequence[int], rng: np.random.Generator, sp
     with np.errstate(all="ignore"):
         array = made.astype(kind.numpy)
         if special and kind.name != "float8_e8m0fnu":
-            odd = rng.choice(_special_floats(kind), shape).astype(kind.numpy)
-            array = np.asarray(np.where(rng.random(shape) < 0.25, odd, array))
+            flat, count = array.reshape(-1), min(array.size, max(6, array.size // 8))
+            flat[rng.permutation(array.size)[:count]] = np.resize(_special_floats(kind), count).astype(kind.numpy)
     return array
 
 
 def _special_floats(kind: DType) -> np.ndarray:
-    """NaN, infinities, signed zeros, the smallest denormals and normals, and 1."""
+    """What often goes wrong, most telling first: any array gets the first ones."""
     part = {"complex64": np.float32, "complex128": np.float64}.get(kind.name, kind.numpy)
     info: Any = _finfo(np.dtype(part))
     tiny = [float(info.smallest_subnormal), -float(info.smallest_subnormal), float(info.smallest_normal)]
-    return np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, -0.0, 1.0, *tiny])
+    return np.array([-0.0, np.nan, np.inf, 0.0, -np.inf, tiny[0], 1.0, -0.0, *tiny[1:]])
 
 
 def _finfo(kind: np.dtype[Any]) -> Any:
@@ -349,7 +365,8 @@ _RULES: dict[tuple[str, int], _Rule] = {
     ("HammingWindow", 0): _between(4, 8),
     ("BlackmanWindow", 0): _between(4, 8),
 }
-_RULES.update({(f"Reduce{name}", 1): _counting for name in "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare".split()})
+_REDUCTIONS = "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare".split()
+_RULES.update({(f"Reduce{name}", 1): _counting for name in _REDUCTIONS})
 
 # Variances must not be negative, and scales of a quantization not zero.
 _POSITIVE: set[tuple[str, int]] = {
@@ -399,8 +416,10 @@ def _uses(value: SSAValue) -> Iterator[tuple[Operation, int]]:
         for use in current.uses:
             op = use.operation
             yield op, use.index
-            if isinstance(op, TensorOp) and op.spec.op_type in _THROUGH and (
-                use.index == 0 or op.spec.op_type == "Concat"
+            if (
+                isinstance(op, TensorOp)
+                and op.spec.op_type in _THROUGH
+                and (use.index == 0 or op.spec.op_type == "Concat")
             ):
                 for result in op.results:
                     if result not in seen:

@@ -13,7 +13,7 @@ from irkit.ir.location import where
 from irkit.ir.module import Module
 from irkit.passes.base import Pass
 from irkit.passes.canonicalize.rules import RULES, load_all
-from irkit.passes.rewrite import Rewriter, has_reference, sync_signature
+from irkit.passes.rewrite import Rewriter, has_reference, ops_in, sync_signature
 
 __all__ = ["Canonicalize"]
 
@@ -40,7 +40,7 @@ class Canonicalize(Pass):
         load_all()
         self.fired.clear()
         rewriter = Rewriter(module, "canonicalize")
-        waiting = deque(op for op in module.op.walk() if op.name in RULES)
+        waiting = deque(op for op in ops_in(module.op) if op.name in RULES)
         # Each rule makes the graph smaller or simpler, so a rewrite for every op a few times over is plenty.
         limit = 10 * len(waiting) + 1000
         queued = set(waiting)

@@ -134,8 +134,7 @@ def _real_cases() -> list[Case]:
         given = {tensor.name for tensor in model.graph.initializer}
         inputs = {info.name: _ramp(info) for info in model.graph.input if info.name not in given}
         outputs = [
-            _read(file.with_name(f"{file.stem}_output_{i}.pb"), info.type)
-            for i, info in enumerate(model.graph.output)
+            _read(file.with_name(f"{file.stem}_output_{i}.pb"), info.type) for i, info in enumerate(model.graph.output)
         ]
         made.append(
             Case(

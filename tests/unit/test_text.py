@@ -310,6 +310,15 @@ def test_parses_what_xdsl_parses(options: dict[str, Any]) -> None:
     assert difference(parse_module(text, context()).op, expected, locations=True) is None
 
 
+def test_regions_may_be_nested_deeply(monkeypatch: pytest.MonkeyPatch) -> None:
+    only_lines(monkeypatch)
+    op: Operation = NoValue.create(result_types=[unknown])
+    for _ in range(parser.MAX_DEPTH - 1):
+        op = Custom.of("d", "t", [], [], graphs=[("g", -1)], regions=[Region(Block([op]))])
+    module = Module(ModuleOp([op]), CTX)
+    assert difference(parse_module(print_module(module), CTX).op, module.op) is None
+
+
 def test_types_are_interned_either_way() -> None:
     text = print_module(VARIED)
     for op in (parse_module(text, CTX).op, parser._parse_any(text, CTX, "")):

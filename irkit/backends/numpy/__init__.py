@@ -17,7 +17,7 @@ from irkit.backends.numpy.control import Budget, Run
 from irkit.backends.numpy.evaluate import can_evaluate, evaluate
 from irkit.backends.numpy.executor import Hook, Observed, OpProfile, ReadyQueue, straight
 from irkit.backends.numpy.legalize import functions_of, legalize, unrunnable
-from irkit.backends.numpy.plan import ABSENT, Plan, Planner
+from irkit.backends.numpy.plan import Plan, Planner
 from irkit.backends.numpy.random import fresh_seed
 from irkit.backends.numpy.results import own
 from irkit.ir.module import Module

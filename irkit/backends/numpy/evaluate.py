@@ -45,9 +45,7 @@ def _plannable(op: Operation) -> bool:
     return True
 
 
-def evaluate(
-    op: Operation, inputs: Sequence[np.ndarray | None], *, budget: Budget | None = None
-) -> tuple[Any, ...]:
+def evaluate(op: Operation, inputs: Sequence[np.ndarray | None], *, budget: Budget | None = None) -> tuple[Any, ...]:
     """The results of an op on these inputs.
 
     Args:

@@ -25,9 +25,7 @@ from irkit.ir.types import absent_type
 
 __all__ = ["Specializer", "functions_of", "kernel_of", "legalize", "runnable", "unrunnable"]
 
-_STRUCTURAL = frozenset(
-    ("onnx.Initializer", "onnx.Constant", "onnx.NoValue", "onnx.Yield", "onnx.Call", "func.return")
-)
+_STRUCTURAL = frozenset(("onnx.Initializer", "onnx.Constant", "onnx.NoValue", "onnx.Yield", "onnx.Call", "func.return"))
 
 
 def kernel_of(op: Operation) -> Kernel | None:
@@ -78,7 +76,8 @@ def _rewrite(op: Operation, ctx: Context) -> bool:
         return False
     from irkit import opsets
 
-    if not op.current and (opsets.upgrade_op(op, ctx) or opsets.decompose_op(op, ctx)):
+    # A current form may be a deprecated one, and decompose too.
+    if opsets.upgrade_op(op, ctx) or opsets.decompose_op(op, ctx):
         return True
     return opsets.expand_function_body(op, ctx)
 

@@ -152,9 +152,7 @@ class Planner:
         self._arrays: dict[SSAValue, np.ndarray] = {}
         self._ordinals: dict[Operation, dict[Operation, int]] = {}
 
-    def plan(
-        self, block: Block, inputs: Sequence[SSAValue], results: Sequence[SSAValue], scope: str = ""
-    ) -> Plan:
+    def plan(self, block: Block, inputs: Sequence[SSAValue], results: Sequence[SSAValue], scope: str = "") -> Plan:
         """The plan that computes these values of a block from its inputs.
 
         Args:

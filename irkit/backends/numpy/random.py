@@ -1,8 +1,8 @@
-"""Counter-based random numbers: what an op draws depends on the seed, the op's id and the iteration, and on nothing else.
+"""Counter-based random numbers: what an op draws depends on the seed, the op's id and the iteration, and nothing else.
 
 An op's id is its attribute ``onnx.seed_id``, which passes keep; without one it is made from the name of its first
-result, or else from its place among the ops of its graph that draw. Inside a function the ids of the calls are mixed in,
-inside a loop the numbers of the iterations.
+result, or else from its place among the ops of its module that draw. Inside a function the ids of the calls are mixed
+in, inside a loop the numbers of the iterations.
 """
 
 from __future__ import annotations

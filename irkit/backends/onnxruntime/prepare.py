@@ -1,4 +1,4 @@
-"""Modules made fit for onnxruntime: casts at the boundary, nodes that can be told apart, large weights out of the model.
+"""Modules made fit for onnxruntime: casts at the boundary, nodes that can be told apart, large weights kept outside.
 
 onnxruntime computes in dtypes that its Python interface cannot carry. Inputs and outputs of these dtypes go in and come
 out in one that holds each of their values exactly, with a ``Cast`` inside the model and its inverse outside:

@@ -1,6 +1,7 @@
 """The onnxruntime that is installed: whether it is there, what it supports, and which devices it really has.
 
-Nothing is assumed about a version: opsets, file formats and devices are found out by making tiny sessions, once a process.
+Nothing is assumed about a version: opsets, file formats and devices are found out by making tiny sessions, once a
+process.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import numpy as np
 from xdsl.ir import Attribute, Operation
 
 from irkit.backends.base import Executable, spell
-from irkit.backends.onnxruntime.prepare import CARRIERS, Prepared, prepare
+from irkit.backends.onnxruntime.prepare import CARRIERS, prepare
 from irkit.backends.onnxruntime.runtime import (
     highest_ir_version,
     highest_opset,
@@ -115,8 +115,8 @@ class OnnxRuntimeExecutable(Executable):
     ) -> tuple[Any, dict[str, int]]:
         """The session at the highest opset at which there is one.
 
-        A kernel that is missing for the newest form of an op often exists for the form before it, so the opset is lowered
-        to that; what the module came with is the last resort.
+        A kernel that is missing for the newest form of an op often exists for the form before it, so the opset is
+        lowered to that; what the module came with is the last resort.
         """
         first: Exception | None = None
         tried: list[dict[str, int]] = []
@@ -205,9 +205,7 @@ class OnnxRuntimeExecutable(Executable):
         if isinstance(error, UnicodeError):
             return ExecutionError(f"onnxruntime takes only valid Unicode: {error}")
         op = self._op_in(str(error))
-        return ExecutionError(
-            f"onnxruntime: {reason(error)}", op=op.name if op else "", where=where(op) if op else ""
-        )
+        return ExecutionError(f"onnxruntime: {reason(error)}", op=op.name if op else "", where=where(op) if op else "")
 
     def _op_in(self, message: str) -> Operation | None:
         """The op that a message of onnxruntime names."""

@@ -22,7 +22,7 @@ from irkit.dialects.onnx.structure import STRUCTURE
 from irkit.dialects.onnx.traits import traits_of
 from irkit.ir.op import OpSpec, TensorOp, verify_spec
 
-__all__ = ["CLASSES", "CURRENT", "DOMAINS", "ONNX_OPSET", "OnnxOp", "newest", "op_class", "versions"]
+__all__ = ["CLASSES", "CURRENT", "DOMAINS", "ONNX_OPSET", "OnnxOp", "define", "newest", "op_class", "versions"]
 
 DOMAINS = {
     "": "onnx.",
@@ -89,40 +89,70 @@ class OnnxOp(TensorOp):
 CLASSES: dict[tuple[str, str], dict[int, type[OnnxOp]]] = {}
 """(domain, op type) -> since_version -> class, oldest first."""
 
+CURRENT: dict[tuple[str, str], type[OnnxOp]] = {}
+"""(domain, op type) -> the class of the current form."""
+
+
+def _make(prefix: str, domain: str, op_type: str, since_versions: list[int]) -> None:
+    """Makes the classes of one op, all of which share their traits."""
+    traits = traits_of(domain, op_type)
+    if op_type == "Constant" and domain == "":
+        traits = (*traits, ConstantLike())
+    shared = OpTraits(partial(tuple, traits))
+    made: dict[int, type[OnnxOp]] = {}
+    for since in sorted(since_versions):
+        current = since == max(since_versions)
+        name = prefix + op_type + ("" if current else f"V{since}")
+        body: dict[str, Any] = {
+            "name": name,
+            "traits": shared,
+            "domain": domain,
+            "op_type": op_type,
+            "since": since,
+            "current": current,
+            "spec": _LazySpec(),
+            "__module__": __name__,
+            "__doc__": f"{op_type} of {domain or 'ai.onnx'}, as of opset {since}.",
+        }
+        made[since] = cast("type[OnnxOp]", type(name.removeprefix("onnx.").replace(".", "_"), (OnnxOp,), body))
+    CLASSES[domain, op_type] = made
+    CURRENT[domain, op_type] = made[max(made)]
+
 
 def _make_all() -> None:
     found: dict[tuple[str, str], list[int]] = {}
     for schema in onnx.defs.get_all_schemas_with_history():
-        found.setdefault((schema.domain, schema.name), []).append(schema.since_version)
+        if schema.domain in DOMAINS:
+            found.setdefault((schema.domain, schema.name), []).append(schema.since_version)
     for (domain, op_type), since_versions in sorted(found.items()):
-        since_versions.sort()
-        traits = traits_of(domain, op_type)
-        if op_type == "Constant" and domain == "":
-            traits = (*traits, ConstantLike())
-        shared = OpTraits(partial(tuple, traits))
-        made: dict[int, type[OnnxOp]] = {}
-        for since in since_versions:
-            current = since == since_versions[-1]
-            name = DOMAINS[domain] + op_type + ("" if current else f"V{since}")
-            body: dict[str, Any] = {
-                "name": name,
-                "traits": shared,
-                "domain": domain,
-                "op_type": op_type,
-                "since": since,
-                "current": current,
-                "spec": _LazySpec(),
-                "__module__": __name__,
-                "__doc__": f"{op_type} of {domain or 'ai.onnx'}, as of opset {since}.",
-            }
-            made[since] = cast("type[OnnxOp]", type(name.removeprefix("onnx.").replace(".", "_"), (OnnxOp,), body))
-        CLASSES[domain, op_type] = made
+        _make(DOMAINS[domain], domain, op_type, since_versions)
+
+
+def define(dialect: str, *schemas: onnx.defs.OpSchema) -> list[type[OnnxOp]]:
+    """Op classes from schemas of another domain: what a plug-in's dialect is made of.
+
+    The schemas are registered with onnx as well. Shape rules, kernels, decompositions and gradients are declared by the
+    same decorators as those of our own ops, with ``domain=``.
+
+    Args:
+        dialect: the name of the dialect; an op is then ``<dialect>.<op type>``.
+        schemas: of one or more versions of one or more ops.
+
+    Returns:
+        The classes, oldest first for each op; to be listed in an xDSL ``Dialect`` of that name.
+    """
+    found: dict[tuple[str, str], list[int]] = {}
+    for schema in schemas:
+        if schema.domain in DOMAINS:
+            raise ValueError(f"{schema.name} is of the domain '{schema.domain}', whose ops are made by irkit itself")
+        onnx.defs.register_schema(schema)
+        found.setdefault((schema.domain, schema.name), []).append(schema.since_version)
+    for (domain, op_type), since_versions in found.items():
+        _make(f"{dialect}.", domain, op_type, since_versions)
+    return [cls for key in found for cls in CLASSES[key].values()]
 
 
 _make_all()
-
-CURRENT: dict[tuple[str, str], type[OnnxOp]] = {key: made[max(made)] for key, made in CLASSES.items()}
-"""(domain, op type) -> the class of the current form."""
 
 ONNX_OPSET: int = onnx.defs.onnx_opset_version()
 """The opset of ai.onnx that this dialect's current forms are of."""

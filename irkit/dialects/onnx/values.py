@@ -16,7 +16,11 @@ __all__ = ["constant_attr", "constant_of", "is_constant"]
 
 def is_constant(value: SSAValue) -> bool:
     """Whether an initializer or a Constant gives this value."""
-    return isinstance(value, OpResult) and value.op.name in ("onnx.Initializer", "onnx.Constant")
+    if not isinstance(value, OpResult):
+        return False
+    op = value.op
+    # Every version of Constant counts.
+    return op.name == "onnx.Initializer" or getattr(type(op), "op_type", None) == "Constant"
 
 
 def constant_of(value: SSAValue | None) -> ConstantData | None:

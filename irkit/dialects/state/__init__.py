@@ -1,4 +1,4 @@
-"""The ``state`` dialect: variables that keep their values between runs, and tokens that order reads and writes of them."""
+"""The ``state`` dialect: variables that outlive a run, and tokens that order how they are accessed."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -46,7 +46,7 @@ def variable(
     metadata: Mapping[str, str] | None = None,
     doc: str = "",
 ) -> Variable:
-    """Declares a variable of the module.
+    """Declares a variable of the module; not to be called while the body of an If, Loop or Scan is built.
 
     Args:
         name: under which its value is fed, returned and saved.
@@ -176,7 +176,7 @@ def after(b: Builder, value: Values, tokens: Tokens) -> Tensor:
 
 
 @contextmanager
-def control(b: Builder, tokens: Tokens) -> Iterator[None]:
+def control(b: Builder, tokens: Tokens) -> Generator[None]:
     """Accesses built within, in graphs of If, Loop and Scan too, come after these tokens.
 
     Contexts within each other add up. Ops that access no state are not concerned; ``after`` gives a value an order.

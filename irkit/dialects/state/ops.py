@@ -20,7 +20,6 @@ from irkit.ir.constants import TensorAttr
 from irkit.ir.names import NAME
 from irkit.ir.types import intern, tensor_info
 
-
 __all__ = [
     "After",
     "Assign",
@@ -232,7 +231,7 @@ class Join(StateOp):
 
 
 class After(StateOp):
-    """A value that is there once something has happened: ``%y = "state.after"(%x, %t...)``. Who needs it needs that too."""
+    """A value that is there once something has happened: ``%y = "state.after"(%x, %t...)``."""
 
     name = "state.after"
     traits = OpTraits(lambda: (Pure(),))
@@ -243,5 +242,3 @@ class After(StateOp):
         given, result = self.operands[0].type, self.results[0].type
         if given != result:
             raise VerifyException(f"state.after takes {given}, so its result cannot be {result}")
-
-

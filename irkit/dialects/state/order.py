@@ -1,9 +1,9 @@
-"""Which accesses of variables are ordered: the rules that make every order of execution that the edges allow give the same.
+"""Which accesses of variables are ordered: the rules that make all orders of execution that the edges allow agree.
 
 Within a block, one op comes before another if a path of values or tokens leads from it to the other; what an op's
-graphs capture counts as its operand. To the block around it, an If, Loop or Scan is one access of each variable that its
-graphs access. Of two accesses of one variable, at least one of which writes, one must come before the other. So the
-writes of a variable form a chain, each read has its place in it, and the order of the text is one of the orders allowed.
+graphs capture counts as its operand. To the block around it, an If, Loop or Scan is one access of each variable that
+its graphs access. Of two accesses of one variable, at least one of which writes, one must come before the other. So
+the writes of a variable form a chain, each read has its place in it, and the order of the text is one of those allowed.
 """
 
 from __future__ import annotations
@@ -76,15 +76,12 @@ def check(module: ModuleOp) -> None:
     variables = variables_of(module)
     main = next((op for op in module.ops if isinstance(op, FuncOp)), None)
     for op in module.ops:
-        if isinstance(op, Variable):
-            continue
-        if op is not main:
+        if op is not main and not isinstance(op, Variable):
             _refuse(op, "state is accessed in the main graph only; inline the function")
-        elif op.body.blocks:
-            block = op.body.block
-            if any(map(is_token, block.args)):
-                raise VerifyException("an input of the main graph cannot be a token")
-            _Checker(variables).block(block)
+    if main is not None and main.body.blocks:
+        if any(map(is_token, main.body.block.args)):
+            raise VerifyException("an input of the main graph cannot be a token")
+        _Checker(variables).block(main.body.block)
 
 
 def _refuse(op: Operation, reason: str) -> None:
@@ -137,7 +134,9 @@ class _Checker:
             _refuse(op, "only the graphs of If, Loop and Scan may access state")
         handed_on = isinstance(op, Yield | ReturnOp)
         if any(map(is_token, op.results)) or (not handed_on and any(map(is_token, op.operands))):
-            raise VerifyException(f"{place(op)} is no op for tokens; those are for state ops, If, Loop, Scan and outputs")
+            raise VerifyException(
+                f"{place(op)} is no op for tokens; those are for state ops, If, Loop, Scan and outputs"
+            )
         return {}
 
     def access(self, op: Access) -> dict[str, _Touch]:
@@ -147,9 +146,8 @@ class _Checker:
             raise VerifyException(f"{place(op)}: there is no variable '{op.symbol}' (there are: {known or 'none'})")
         if isinstance(op, Read):
             if not _agree(op, variable):
-                raise VerifyException(
-                    f"variable '{variable.variable_name}' is {variable.type}, but {place(op)} gives {op.results[0].type}"
-                )
+                name, found = variable.variable_name, op.results[0].type
+                raise VerifyException(f"variable '{name}' is {variable.type}, but {place(op)} gives {found}")
         elif not fits(op.operands[0].type, variable.type):
             raise VerifyException(misfit(op.operands[0], variable, place(op)))
         return {op.symbol: _Touch(op.writes, op)}

@@ -1,8 +1,8 @@
 """The state of a lifted module: which inputs and outputs are a variable's old and new values, and running with it.
 
 It stands in the model's metadata under ``irkit.state``, as JSON, so that it survives in ONNX files: a list of objects
-with ``name``, ``input``, ``output`` (null where no run changes the variable), ``trainable`` and ``metadata``. The initial
-values are the defaults of the inputs.
+with ``name``, ``input``, ``output`` (null where no run changes the variable), ``trainable`` and ``metadata``. The
+initial values are the defaults of the inputs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,15 @@ from irkit.ir.constants import TensorAttr
 from irkit.ir.module import Module
 from irkit.ir.names import META, metadata_of
 
-__all__ = ["STATE_KEY", "StateEntry", "initial_state", "run_stateful", "set_state_signature", "state_signature"]
+__all__ = [
+    "STATE_KEY",
+    "StateEntry",
+    "initial_state",
+    "lifted_entries",
+    "run_stateful",
+    "set_state_signature",
+    "state_signature",
+]
 
 STATE_KEY = "irkit.state"
 
@@ -53,6 +61,11 @@ def state_signature(module: Module) -> tuple[StateEntry, ...]:
     """
     if any(isinstance(op, Variable) for op in module.op.ops):
         raise IrkitError("the module's variables are not inputs yet", hint="run the pass lift-state first")
+    return lifted_entries(module)
+
+
+def lifted_entries(module: Module) -> tuple[StateEntry, ...]:
+    """The variables that are lifted, whether or not the module has others that are not."""
     text = metadata_of(module.op).get(STATE_KEY)
     if text is None:
         return ()

@@ -16,9 +16,11 @@ from typing import Any, NoReturn, TypeVar, cast
 import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import (
+    UNKNOWN_LOC,
     ArrayAttr,
     BytesAttr,
     FileLineColLoc,
+    FloatAttr,
     FunctionType,
     FusedLoc,
     IntAttr,
@@ -29,6 +31,7 @@ from xdsl.dialects.builtin import (
     StringAttr,
     UnitAttr,
     UnregisteredOp,
+    f32,
 )
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -237,7 +240,7 @@ _EACH_TYPE = re.compile(rf"({_TYPE})(?:, |$)").findall
 _BRACKETS = re.compile(rf"{_STRING}|//[^\n]*+|->|([\[({{<])|([\])}}>])")
 
 _STRING_LIST = re.compile(r'\["[^"\\]*+"(?:, "[^"\\]*+")*+\]').fullmatch
-_INTEGER = re.compile(r"(-?\d+) : i64", re.ASCII).fullmatch
+_NUMBER = re.compile(r"(-?\d{1,20}(\.\d+(?:[eE][-+]?\d+)?)?) : (?(2)f32|i64)", re.ASCII).fullmatch
 _TENSOR = re.compile(
     r"#onnx\.tensor<(tensor<[^<>]*>), (?:\[([-+.\dex, ]+)\]|digest \"([^\"\\]*)\"|\"([^\"\\]*)\")>", re.ASCII
 ).fullmatch
@@ -279,7 +282,6 @@ class _LineParser:
         self.signatures: dict[str, tuple[tuple[Attribute, ...], tuple[Attribute, ...]]] = {}
         self.attributes: dict[str, Attribute] = {}
         self.dictionaries: dict[str, dict[str, Attribute]] = {}
-        self.hints: dict[str, str | None] = {}
 
     def parse(self) -> ModuleOp:
         """The module.
@@ -465,7 +467,7 @@ class _LineParser:
             result_types=signature[1],
             properties=properties,
             attributes=others,
-            location=self._location(place) if place else None,
+            location=self._location(place) if place else UNKNOWN_LOC,
             regions=regions,
         )
         self._block().add_op(op)
@@ -490,10 +492,11 @@ class _LineParser:
             self._error(f"{name} is defined already", name)
         self.scope[name] = value
         self.frames[-1].defined.append(name)
-        try:
-            value.name_hint = self.hints[name]
-        except KeyError:
-            value.name_hint = self.hints[name] = None if name[1].isdigit() else hint(name[1:])
+        if not name[-1].isdigit():
+            value._name = name[1:]  # pyright: ignore[reportPrivateUsage]
+        else:
+            # All counters go: xDSL drops one of them, so that a second print would differ from the first.
+            value._name = None if name[1].isdigit() else hint(name[1:])  # pyright: ignore[reportPrivateUsage]
 
     def _operands(self, text: str) -> list[SSAValue]:
         scope = self.scope
@@ -559,18 +562,22 @@ class _LineParser:
         found: Attribute | None = None
         if first == '"':
             if "\\" not in text and text.isascii() and text.count('"') == 2:
-                return StringAttr(text[1:-1])
+                return unchecked(StringAttr, data=text[1:-1])
         elif first == "[":
             if _STRING_LIST(text) and text.isascii():
-                return ArrayAttr([StringAttr(item) for item in text[2:-2].split('", "')])
+                items = [unchecked(StringAttr, data=item) for item in text[2:-2].split('", "')]
+                return unchecked(ArrayAttr, data=tuple(items))
         elif first == "#":
             read = _TENSOR(text)
             if read is not None:
                 found = self._tensor(*read.groups())
         else:
-            read = _INTEGER(text)
-            if read is not None and -(1 << 63) <= int(read[1]) < 1 << 63:
-                found = int_attr(int(read[1]))
+            read = _NUMBER(text)
+            if read is not None:
+                if read[2]:
+                    found = FloatAttr(float(read[1]), f32)
+                elif -(1 << 63) <= int(read[1]) < 1 << 63:
+                    found = int_attr(int(read[1]))
         if found is None:
             found = self._snippet(text, lambda parser: parser.parse_attribute())
         if len(text) <= MEMOISED:

@@ -24,7 +24,7 @@ def test_values() -> None:
     x = np.array([1, 2], np.float32)
     (found,) = evaluate(op, [x, x])
     assert found.tolist() == [2, 4]
-    with pytest.raises(ExecutionError, match="onnx.Add"):
+    with pytest.raises(ExecutionError, match="Add"):
         evaluate(op, [x, np.ones(3, np.float32)])
 
 
@@ -75,7 +75,7 @@ def test_what_cannot_be_evaluated() -> None:
 
 def test_budget() -> None:
     op = last_op(lambda b: b.ConstantOfShape(b.input("x", "int64", [1])))
-    with pytest.raises(BudgetError, match="onnx.ConstantOfShape"):
+    with pytest.raises(BudgetError, match="ConstantOfShape"):
         evaluate(op, [np.array([1000])], budget=Budget(bytes=100))
 
 

@@ -47,7 +47,10 @@ def test_attribute_left_open_takes_the_default_of_the_op() -> None:
 
 
 def test_nested_calls_pass_attributes_on() -> None:
-    outer = "Twice <alpha>(x) => (y) { t = local.Leaky <alpha: float = @alpha> (x)\n y = local.Leaky <alpha = 0.5> (t) }"
+    outer = """Twice <alpha>(x) => (y) {
+        t = local.Leaky <alpha: float = @alpha> (x)
+        y = local.Leaky <alpha = 0.5> (t)
+    }"""
     f = compiled("g (float[N] a) => (float[N] c) { c = local.Twice <alpha = 0.25> (a) }", outer, LEAKY)
     assert f([-8.0, 1.0]).tolist() == [-1, 1]
 

@@ -190,7 +190,7 @@ def test_errors_within_graphs_name_the_inner_op(options: dict[str, Any]) -> None
     b = ik.Builder()
     x = b.input("x", "int32", [])
     b.output(b.Loop(3, None, x, body=lambda b, i, c, s: (c, s / (s - s))), "y")
-    with pytest.raises(ExecutionError, match="onnx.Div"):
+    with pytest.raises(ExecutionError, match="Div"):
         compile(b.module(), **options)(4)
 
 
@@ -208,7 +208,7 @@ def test_budget_of_bytes() -> None:
     module = b.module()
     f = compile(module, budget=Budget(bytes=1000))
     assert f([1], [250]).shape == (250,)
-    with pytest.raises(BudgetError, match="onnx.Tile"):
+    with pytest.raises(BudgetError, match="Tile"):
         f([1], [251])
     # Asked for before it is taken: this could not be had.
     with pytest.raises(BudgetError):
@@ -294,8 +294,7 @@ def test_runs_in_several_threads() -> None:
     results: list[Any] = []
 
     def work(k: int) -> None:
-        for _ in range(20):
-            results.append((k, f([k, k], 9)[0].tolist()))
+        results.extend((k, f([k, k], 9)[0].tolist()) for _ in range(20))
 
     workers = [threading.Thread(target=work, args=(k,)) for k in range(4)]
     for worker in workers:

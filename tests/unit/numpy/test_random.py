@@ -72,9 +72,7 @@ def test_node_seed_wins() -> None:
 
 def loop(trips: int) -> Module:
     b = ik.Builder()
-    _, drawn = b.Loop(
-        trips, None, 0, body=lambda b, i, c, s: (c, s, named(b.RandomUniform(shape=[100]), "draw"))
-    )
+    _, drawn = b.Loop(trips, None, 0, body=lambda b, i, c, s: (c, s, named(b.RandomUniform(shape=[100]), "draw")))
     b.output(drawn, "y")
     return b.module()
 

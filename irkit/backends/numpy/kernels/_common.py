@@ -25,6 +25,7 @@ __all__ = [
     "log_softmax",
     "normalize_axes",
     "normalize_axis",
+    "rounded",
     "scalar",
     "shape_of",
     "widen",
@@ -68,6 +69,11 @@ def compute_dtype(dtype: np.dtype) -> np.dtype:
 def widen(x: np.ndarray) -> np.ndarray:
     """``x`` in the dtype it is computed in (see ``compute_dtype``); ``x`` itself where that is its own."""
     return x.astype(_FLOAT32) if x.dtype in NARROW_FLOATS else x
+
+
+def rounded(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """``x`` rounded to ``dtype``, in the dtype that is computed in: for ops whose steps round one by one."""
+    return widen(x.astype(dtype, copy=False))
 
 
 def normalize_axis(axis: int, rank: int) -> int:

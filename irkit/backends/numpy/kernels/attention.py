@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from irkit.backends.numpy.kernels._common import compute_dtype, normalize_axis, widen
+from irkit.backends.numpy.kernels._common import compute_dtype, normalize_axis, rounded, widen
 from irkit.backends.numpy.kernels._nn import numeric_type, require, results
 from irkit.backends.numpy.registry import KernelError, kernel
 
@@ -58,21 +58,16 @@ def _check_heads(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> None:
     )
 
 
-def _rounded(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """x rounded to a dtype, in the dtype that is computed in."""
-    return widen(x.astype(dtype, copy=False))
-
-
 def _softmax(scores: np.ndarray, precision: np.dtype) -> np.ndarray:
     """Softmax along the last axis, every step rounded to a dtype; a row that is all -inf gives zeros."""
-    data = _rounded(scores, precision)
+    data = rounded(scores, precision)
     if data.size == 0:
         return data
     top = data.max(axis=-1, keepdims=True)
-    p = _rounded(data - np.where(np.isneginf(top), data.dtype.type(0), top), precision)
-    p = _rounded(np.exp(p, out=p), precision)
-    total = _rounded(p.sum(axis=-1, keepdims=True), precision)
-    return _rounded(p / np.where(total == 0, data.dtype.type(1), total), precision)
+    p = rounded(data - np.where(np.isneginf(top), data.dtype.type(0), top), precision)
+    p = rounded(np.exp(p, out=p), precision)
+    total = rounded(p.sum(axis=-1, keepdims=True), precision)
+    return rounded(p / np.where(total == 0, data.dtype.type(1), total), precision)
 
 
 def _causal_offset(queries: int, past: np.ndarray | None, valid: np.ndarray | None) -> np.ndarray:

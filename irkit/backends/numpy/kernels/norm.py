@@ -4,7 +4,8 @@ GroupNormalization, LRN, LpNormalization, MeanVarianceNormalization, Softmax, Lo
 Conventions: variances are of the population and taken about the mean, in two passes. Where the spec has two stages
 (LayerNormalization, RMSNormalization, GroupNormalization) the first runs in ``stash_type`` and is rounded to the type
 of X; the second, scale and shift, runs in the type of the scale. A row of softmax that is all -inf, or holds NaN or
-+inf, is NaN, as the formula says. Hardmax marks the first maximum, and NaN counts as the greatest.
++inf, is NaN, as the formula says; in float16 and bfloat16 the steps of Softmax round one by one, as those of its
+function body do. Hardmax marks the first maximum, and NaN counts as the greatest.
 """
 
 from __future__ import annotations
@@ -14,7 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from irkit.backends.numpy.kernels._common import compute_dtype, log_softmax, normalize_axes, normalize_axis, widen
+from irkit.backends.numpy.kernels._common import (
+    compute_dtype,
+    log_softmax,
+    normalize_axes,
+    normalize_axis,
+    rounded,
+    widen,
+)
 from irkit.backends.numpy.kernels._nn import broadcastable_to, numeric_type, per_channel, require, results
 from irkit.backends.numpy.registry import kernel
 
@@ -193,9 +201,9 @@ def softmax(x: np.ndarray, *, axis: int = -1) -> np.ndarray:
     if x.size == 0:
         return x.copy()
     data = widen(x)
-    y = data - data.max(axis=axis, keepdims=True)
-    np.exp(y, out=y)
-    y /= y.sum(axis=axis, keepdims=True)
+    y = rounded(data - data.max(axis=axis, keepdims=True), x.dtype)
+    y = rounded(np.exp(y, out=y), x.dtype)
+    y /= rounded(y.sum(axis=axis, keepdims=True), x.dtype)
     return y.astype(x.dtype, copy=False)
 
 

@@ -137,12 +137,26 @@ def body_types(
             found = types[:n_states] + [_without_axis(t, a) for t, a in zip(types[n_states:], axes, strict=True)]
         case "SequenceMap":
             found = [t.element if isinstance(t, SeqType) else t for t in types]
+        case "FlexAttention":
+            found = [_scores(types, properties)]
         case _:
-            first = tensor_info(types[0]) if types else None
-            found = [unknown if first is None else tensor(first.dtype, ())] + [tensor("int64", ())] * (count - 1)
+            found = [unknown] * count
     if len(found) != count:
         raise InferenceError(f"the graph '{graph}' takes {len(found)} inputs, but the function given takes {count}")
     return found
+
+
+def _scores(types: Sequence[Attribute], properties: Mapping[str, Attribute]) -> Attribute:
+    """The scores of FlexAttention: batch, heads and length of Q by the length of K, in the precision of the softmax."""
+    query, key = tensor_info(types[0]), tensor_info(types[1])
+    if query is None:
+        return unknown
+    given = properties.get("softmax_precision")
+    precision = from_attr(given) if given is not None else "float64" if query.dtype.name == "float64" else "float32"
+    if query.shape is None or len(query.shape) != 4:
+        return tensor(precision, None)
+    length = key.shape[2] if key is not None and key.shape is not None and len(key.shape) == 4 else None
+    return tensor(precision, (*query.shape[:3], length))
 
 
 def widened(op_type: str, region: Region, operands: Sequence[SSAValue]) -> list[Attribute] | None:
