@@ -81,21 +81,20 @@ def _nodes(path: Path) -> int:
 
 
 def _chains(folder: Path, short: int) -> Row:
-    times: list[float] = []
-    for nodes, repeat in ((short, 3), (short * FACTOR, 1)):
-        source, target = folder / f"chain{nodes}.onnx", folder / "out.onnx"
+    target = folder / "out.onnx"
+    sources = {nodes: folder / f"chain{nodes}.onnx" for nodes in (short, short * FACTOR)}
+    for nodes, source in sources.items():
         onnx.save(chain(nodes), source)
-        times.append(min(cpu(lambda s=source, t=target: ours(s, t, "O1")) for _ in range(repeat)))
+        ours(source, target, "O1")
         assert _nodes(target) == nodes, "the chain was meant to stay as long as it is"
-    ratio = times[1] / times[0]
-    return Row(
-        f"chain of {short * FACTOR:,} nodes against {short:,}: load, O1, save",
-        f"{times[1]:.2f} s",
-        f"{times[0]:.2f} s",
-        ratio,
-        f"<= {MOST:.0f}",
-        ratio <= MOST,
-    )
+    # The two lengths take turns, so that both see the machine as busy as it is.
+    times: dict[int, list[float]] = {nodes: [] for nodes in sources}
+    for nodes in (short, short, short * FACTOR) * 2:
+        times[nodes].append(cpu(lambda n=nodes: ours(sources[n], target, "O1")))
+    first, second = (min(found) for found in times.values())
+    ratio = second / first
+    what = f"chain of {short * FACTOR:,} nodes against {short:,}: load, O1, save"
+    return Row(what, f"{second:.2f} s", f"{first:.2f} s", ratio, f"<= {MOST:.0f}", ratio <= MOST)
 
 
 def run(quick: bool = False) -> Table:
@@ -113,7 +112,7 @@ def run(quick: bool = False) -> Table:
         "Load, optimize, save",
         f"CPU time of the process, the median of {turns} turns in which both sides run one after the other from the "
         "same file on disk to a new one, after one run of each that does not count. Messages of the peers are switched "
-        "off. The ratio is the median over the turns. Nodes are counted without constants.",
+        "off. The ratio is the median over the turns. Of the chains the least of several turns counts. Nodes are counted without constants.",
         "peer, or the shorter chain",
         rows,
     )

@@ -289,7 +289,7 @@ class _Folder:
         if not can_evaluate(op):
             raise _Refused("the numpy backend cannot run it alone")
         seconds = max(0.1, self.deadline - monotonic())
-        budget = Budget(bytes=4 * self.options.max_memory, steps=SMALL, seconds=seconds)
+        budget = Budget(bytes=MIB + 4 * self.options.max_memory, steps=SMALL, seconds=seconds)
         try:
             return evaluate(op, inputs, budget=budget)
         except IrkitError as error:

@@ -201,7 +201,10 @@ class _Importer:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise LoadError(f"graphs are nested more than {MAX_DEPTH} deep")
-        block, scope, values = self._build(graph, list(graph.input), outer, imports, types)
+        try:
+            block, scope, values = self._build(graph, list(graph.input), outer, imports, types)
+        finally:
+            self.depth -= 1
         end = Yield.create(operands=values)
         end.attributes[GRAPH] = string(graph.name)
         if graph.input:
@@ -213,7 +216,6 @@ class _Importer:
         _doc_and_metadata(end.attributes, graph)
         self._rest(end.attributes, graph, scope, set())
         block.add_op(end)
-        self.depth -= 1
         return Region(block)
 
     def _rest(
@@ -246,7 +248,7 @@ class _Importer:
             return self._build_in_order(graph, graph.node, inputs, outer, imports, types)
         except _Unsorted:
             del self.old[mark:]
-            ordered = _sorted_nodes(graph, set(outer))
+            ordered = _sorted_nodes(graph, set(outer), nested=self.depth > 0)
             return self._build_in_order(graph, ordered, inputs, outer, imports, types)
 
     def _build_in_order(
@@ -473,12 +475,15 @@ class _GraphBuilder:
             types = None
         visible = {**self.outer, **self.scope}
         importer = self.importer
+        before = None
         while True:
             mark = len(importer.old)
             region = importer.subgraph(graph, visible, self.imports, types)
-            types = cls.widened(region, operands)
-            if types is None:
+            types, args = cls.widened(region, operands), [arg.type for arg in region.block.args]
+            # What the graph declares may win over what is asked for: then asking again changes nothing.
+            if types is None or args == before:
                 return region
+            before = args
             region.drop_all_references()
             del importer.old[mark:]
 
@@ -635,7 +640,7 @@ def _check_recursion(functions: Any) -> None:
                 path.append((callee, 0))
 
 
-def _sorted_nodes(graph: Proto, outer: set[str]) -> list[Proto]:
+def _sorted_nodes(graph: Proto, outer: set[str], *, nested: bool) -> list[Proto]:
     """The nodes so that each comes after those that make its inputs (captured ones included), otherwise in order.
 
     Raises:
@@ -655,7 +660,10 @@ def _sorted_nodes(graph: Proto, outer: set[str]) -> list[Proto]:
         for name in _uses(node):
             if name in maker and (name not in known or name in node.input):
                 needs.add(maker[name])
-            elif name not in known and name in node.input:
+            elif name not in known and name not in maker:
+                if nested:
+                    # The graph around this one may make it further on.
+                    raise _Unsorted
                 raise LoadError(
                     f"its input '{name}' is made by no node", op=f"onnx.{node.op_type}", where=f"node '{node.name}'"
                 )

@@ -250,18 +250,18 @@ def _from_python(array: np.ndarray, kind: DType, value_type: Attribute, label: s
         raise _mismatch(label, value_type, value, f"feed numbers that {kind} can hold, or an array of that dtype")
     with np.errstate(all="ignore"):
         cast = array.astype(kind.numpy)
-    if rank == 1 and not np.array_equal(cast.real.astype(array.dtype), array):
+    if rank == 1 and not np.array_equal(np.real(cast).astype(array.dtype), array):
         raise FeedError(
             f"{label} has numbers that {kind} cannot hold exactly: {_first_bad(cast, array)}",
             hint=f"expected {spell(value_type)}",
         )
-    if rank == 2 and bool(np.any(np.isfinite(array) & ~np.isfinite(cast.real.astype(np.float64)))):
+    if rank == 2 and bool(np.any(np.isfinite(array) & ~np.isfinite(np.real(cast).astype(np.float64)))):
         raise FeedError(f"{label} has numbers beyond the range of {kind}", hint=f"expected {spell(value_type)}")
     return cast
 
 
 def _first_bad(cast: np.ndarray, array: np.ndarray) -> Any:
-    return array.reshape(-1)[int(np.argmax((cast.real.astype(array.dtype) != array).reshape(-1)))]
+    return array.reshape(-1)[int(np.argmax((np.real(cast).astype(array.dtype) != array).reshape(-1)))]
 
 
 def _strings(value: Any, value_type: Attribute, label: str) -> np.ndarray:

@@ -32,13 +32,19 @@ def _onnx() -> Dialect:
     return ONNX
 
 
+def _ad() -> Dialect:
+    from irkit.dialects.ad import AD
+
+    return AD
+
+
 def _state() -> Dialect:
     from irkit.dialects.state import STATE
 
     return STATE
 
 
-DIALECTS: dict[str, Callable[[], Dialect]] = {"onnx": _onnx, "state": _state}
+DIALECTS: dict[str, Callable[[], Dialect]] = {"onnx": _onnx, "state": _state, "ad": _ad}
 """Our own dialects by name; each is imported when it is first needed."""
 
 

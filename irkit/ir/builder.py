@@ -200,6 +200,7 @@ class Builder:
         self.anchor: Operation | None = None
         self.location: LocationAttr | None = None
         self.by = ""
+        self.depth = 0
         self._name = name
         self._opsets = dict(opsets or {"": DEFAULT_OPSET})
         self._ir_version = ir_version
@@ -344,7 +345,9 @@ class Builder:
 
     def binary(self, name: str, a: Values, b: Values) -> Tensor:
         """An op of two operands, either of which may be a number."""
-        return cast(Tensor, self.op(name, a, b))
+        # In a region, a captured value brings the builder of the graph around it: the inner one makes the op.
+        builders = [self, *(value.builder for value in (a, b) if isinstance(value, Tensor))]
+        return cast(Tensor, max(builders, key=lambda builder: builder.depth).op(name, a, b))
 
     def op(
         self,
@@ -449,18 +452,22 @@ class Builder:
 
     def _body(self, given: Callable[..., Any], arg_types: Sequence[Attribute]) -> Region:
         """The region that a function builds, given a builder for it and its arguments."""
-        inner = Builder.at_end(Block(arg_types=arg_types), self.ctx, self.location)
-        inner.by, inner.declared, inner.control = self.by, self.declared, self.control
+        inner = self._inner(arg_types)
         results: Any = given(inner, *(Tensor(arg, inner) for arg in inner.block.args))
         values = [inner.tensor(r) for r in (results if isinstance(results, list | tuple) else [results])]
         inner.block.add_op(self.ctx.get_op("onnx.Yield").create(operands=values))
         return Region(inner.block)
 
+    def _inner(self, arg_types: Sequence[Attribute]) -> Builder:
+        inner = Builder.at_end(Block(arg_types=arg_types), self.ctx, self.location)
+        inner.by, inner.declared, inner.control = self.by, self.declared, self.control
+        inner.depth = self.depth + 1
+        return inner
+
     @contextmanager
     def nested(self, arg_types: Sequence[Attribute]) -> Generator[tuple[Builder, list[Tensor]]]:
         """A builder for a new block, which the caller puts into a region, and the block's arguments."""
-        inner = Builder.at_end(Block(arg_types=arg_types), self.ctx, self.location)
-        inner.by, inner.declared, inner.control = self.by, self.declared, self.control
+        inner = self._inner(arg_types)
         yield inner, [Tensor(arg, inner) for arg in inner.block.args]
 
 

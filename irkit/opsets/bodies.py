@@ -30,8 +30,8 @@ _REGION = "irkit.region"
 
 def has_function_body(cls: type[OnnxOp]) -> bool:
     """Whether the schema defines the op by others."""
-    schema = schema_of(cls.domain, cls.op_type, cls.since)
-    return schema.has_function or schema.has_context_dependent_function
+    schema: Any = schema_of(cls.domain, cls.op_type, cls.since)
+    return bool(schema.has_function or schema.has_context_dependent_function)
 
 
 def instantiate(b: Builder, op: OnnxOp) -> list[Tensor] | None:

@@ -14,6 +14,7 @@ from irkit.errors import LoweringError
 from irkit.ir.attributes import from_attr
 from irkit.ir.builder import Builder, Tensor, Values
 from irkit.ir.constants import RefAttr
+from irkit.ir.dtypes import DType
 from irkit.ir.location import where
 from irkit.ir.types import Shape, dtype_of, shape_of
 
@@ -22,9 +23,11 @@ __all__ = [
     "attribute",
     "carried",
     "dynamic_rank",
+    "holds",
     "impossible",
     "int64",
     "ints_of",
+    "narrowed",
     "nonnegative",
     "rank_of",
     "restated",
@@ -85,6 +88,18 @@ def scalar_float(value: SSAValue | None) -> float | None:
 def int64(b: Builder, values: Sequence[int] | int) -> Tensor:
     """An int64 constant: 1-D of a sequence, 0-D of a number."""
     return b.constant(np.array(values, np.int64))
+
+
+def narrowed(value: float, kind: DType) -> np.ndarray[Any, Any]:
+    """A float attribute as a scalar of an operand's dtype; beyond its range an infinity."""
+    with np.errstate(over="ignore"):
+        return np.array(value, np.float32).astype(kind.numpy)
+
+
+def holds(value: float, kind: DType) -> bool:
+    """Whether a dtype has a float attribute's value exactly, so that the attribute can be told from it."""
+    exact = np.float32(value)
+    return bool(narrowed(value, kind).astype(np.float32) == exact) or bool(np.isnan(exact))
 
 
 def rank_of(value: SSAValue | None) -> int | None:

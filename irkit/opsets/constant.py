@@ -6,7 +6,7 @@ from irkit.dialects.onnx.classes import OnnxOp
 from irkit.dialects.onnx.values import constant_of
 from irkit.ir.builder import Builder
 from irkit.ir.constants import TensorAttr
-from irkit.opsets.common import impossible
+from irkit.opsets.common import carried, impossible
 from irkit.opsets.registry import Results, lower
 
 
@@ -14,7 +14,7 @@ from irkit.opsets.registry import Results, lower
 def constant_value(b: Builder, op: OnnxOp, to: type[OnnxOp]) -> Results:
     name = next(iter(op.properties))
     if name in to.spec.attributes:
-        return b.op(to, **{name: op.properties[name]})
+        return b.op(to, **carried(op))
     data = constant_of(op.results[0])
     if data is None:
         raise impossible(op, f"the older form has no attribute '{name}'")

@@ -13,8 +13,10 @@ from irkit.ir.types import dtype_of, shape_of
 from irkit.opsets.common import (
     attribute,
     dynamic_rank,
+    holds,
     impossible,
     int64,
+    narrowed,
     rank_of,
     same_shape,
     scalar_float,
@@ -129,12 +131,17 @@ _LIMITS = {"min": float(np.finfo(np.float32).min), "max": float(np.finfo(np.floa
 
 @upgrade("Clip", 1, 6)
 def clip_operands(b: Builder, op: OnnxOp) -> Results | None:
-    bounds = [op.attr("min"), op.attr("max")]
+    kind = dtype_of(op.operands[0].type)
+    given = [op.attr(name) for name in ("min", "max") if name in op.properties]
+    return clip(b, op) if kind is not None and all(holds(v, kind) for v in given) else None
+
+
+@decompose("Clip", 1, 6)
+def clip(b: Builder, op: OnnxOp) -> Results | None:
     kind = dtype_of(op.operands[0].type)
     if kind is None:
         return None
-    with np.errstate(over="ignore"):
-        low, high = (None if v is None else np.array(v, np.float32).astype(kind.numpy) for v in bounds)
+    low, high = (None if v is None else narrowed(v, kind) for v in (op.attr("min"), op.attr("max")))
     return _keep_hint(op, b.Clip(op.operands[0], low, high))
 
 

@@ -40,4 +40,5 @@ def gemm_older(b: Builder, op: OnnxOp, to: type[OnnxOp]) -> Results:
     if kind is None:
         raise impossible(op, "the older form needs a third operand, and the dtype for a zero is not known")
     zero: Any = b.constant(np.zeros((), kind.numpy))
-    return b.op(to, *op.operands[:2], zero, **carried(op), **({} if to.since >= 7 else {"broadcast": 1}))
+    broadcast = {} if to.since >= 7 else {"broadcast": 1}
+    return b.op(to, *op.operands[:2], zero, **carried(op, **broadcast))

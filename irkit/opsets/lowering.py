@@ -8,7 +8,7 @@ from xdsl.context import Context
 from xdsl.ir import Block, Operation, Region
 from xdsl.utils.exceptions import VerifyException
 
-from irkit.dialects.onnx.classes import CLASSES, ONNX_OPSET, OnnxOp, op_class, versions
+from irkit.dialects.onnx.classes import CLASSES, CURRENT, ONNX_OPSET, OnnxOp, op_class, versions
 from irkit.dialects.onnx.structural import Function, Yield, opsets_attr, opsets_of
 from irkit.errors import InferenceError, LoweringError
 from irkit.ir.builder import Builder
@@ -22,6 +22,9 @@ from irkit.opsets.upgrading import decomposition
 __all__ = ["lower_module"]
 
 LISTED = 20
+
+INTERNAL = frozenset({"irkit.ad"})
+"""Domains whose ops are never written to a file: they are decomposed, whatever the opset."""
 
 
 def lower_module(module: Module, opsets: Mapping[str, int]) -> None:
@@ -127,6 +130,8 @@ class _Lowerer:
         copy = op.clone()
         copy.location = op.location
         scratch.add_op(copy)
+        used = [new for old, new in zip(op.results, copy.results, strict=True) if any(True for _ in old.uses)]
+        scratch.add_op(Yield.create(operands=used))
         region = Region(scratch)
         try:
             self.op(copy)
@@ -144,7 +149,7 @@ class _Lowerer:
         key = (op.domain, op.op_type)
         if key not in self._targets:
             opset = self.opsets.get(op.domain)
-            self._targets[key] = op_class(*key, opset)
+            self._targets[key] = None if op.domain in INTERNAL else op_class(*key, opset)
         return self._targets[key]
 
     def op(self, op: OnnxOp) -> None:
@@ -158,6 +163,8 @@ class _Lowerer:
             if HINT_KEPT in op.attributes:
                 del op.attributes[HINT_KEPT]
             return
+        if not op.current:
+            recast(op, CURRENT[op.domain, op.op_type])
         if cls is not None and (cls.domain, cls.op_type, cls.since) not in LOWERINGS and recast(op, cls):
             return
         first: LoweringError | None = None
@@ -226,7 +233,7 @@ class _Lowerer:
                 yield lambda b, o: renamed_up(b, o, cls)
         elif cls is not None and is_compatible(cls, type(op)):
             yield lambda b, o: renamed_back(b, o, cls)
-        if not op.current:
+        if not op.current or op.domain in INTERNAL:
             found = decomposition(op)
             if found is not None:
                 yield found

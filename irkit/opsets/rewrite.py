@@ -214,15 +214,12 @@ def renamed_up(b: Builder, op: OnnxOp, cls: type[OnnxOp], *, strict: bool = True
     hint = properties.pop(HINT, None) if HINT not in cls.spec.attributes else None
     for name, before in op.spec.attributes.items():
         after = cls.spec.attributes.get(name)
-        if (
-            after is not None
-            and name not in properties
-            and before.default != after.default
-            and before.default is not None
-        ):
+        if after is None or name in properties or before.default is None:
+            continue
+        if before.default != after.default:
             properties.update(cls.properties_from({name: _respelt(op, name, before.default)}))
     if cls.op_type in RETYPED and op.attr("ceil_mode"):
-        return b.op(cls, *op.operands, outputs=len(op.results), **properties)
+        return b.op(cls, *op.operands, outputs=len(op.results), **cast("dict[str, Any]", properties))
     made = _create(b, op, cls, properties, len(op.results), checked=_loses_types(type(op), cls))
     if hint is not None:
         made.attributes[HINT_KEPT] = hint

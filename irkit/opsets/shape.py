@@ -15,9 +15,11 @@ from irkit.opsets.common import (
     attribute,
     carried,
     dynamic_rank,
+    holds,
     impossible,
     int64,
     ints_of,
+    narrowed,
     nonnegative,
     rank_of,
     scalar_float,
@@ -55,7 +57,7 @@ def reshape_older(b: Builder, op: OnnxOp, to: type[OnnxOp]) -> Results:
         return b.op(to, x, shape)
     if not sizes:
         raise impossible(op, "its shape is not constant" if sizes is None else "its new shape has no axes")
-    hint = {HINT: op.attributes[HINT_KEPT]} if HINT_KEPT in op.attributes else {}
+    hint: dict[str, Any] = {HINT: op.attributes[HINT_KEPT]} if HINT_KEPT in op.attributes else {}
     return b.op(to, x, shape=sizes, **hint)
 
 
@@ -231,23 +233,19 @@ def slice_from_front(b: Builder, op: OnnxOp, to: type[OnnxOp]) -> Results:
 # Pad
 
 
-@upgrade("Pad", 1)
-def paddings_operand(b: Builder, op: OnnxOp) -> Results | None:
-    return _pad(b, op, op.attr("paddings"))
-
-
-@upgrade("Pad", 2)
+@upgrade("Pad", 1, 2)
 def pads_operand(b: Builder, op: OnnxOp) -> Results | None:
-    return _pad(b, op, op.attr("pads"))
+    kind, value = dtype_of(op.operands[0].type), op.attr("value") or 0.0
+    return pad(b, op) if value == 0 or (kind is not None and holds(value, kind)) else None
 
 
-def _pad(b: Builder, op: OnnxOp, pads: Any) -> Results | None:
-    kind, value = dtype_of(op.operands[0].type), np.float32(op.attr("value") or 0.0)
-    plain = value.tobytes() == bytes(4)
-    if kind is None and not plain:
-        return None
-    fill = None if plain or kind is None else b.constant(value.astype(kind.numpy))
-    return b.Pad(op.operands[0], int64(b, pads), fill, mode=op.properties.get("mode"))
+@decompose("Pad", 1, 2)
+def pad(b: Builder, op: OnnxOp) -> Results | None:
+    pads = int64(b, op.attr("paddings" if op.since == 1 else "pads"))
+    kind, value = dtype_of(op.operands[0].type), op.attr("value") or 0.0
+    if np.float32(value).tobytes() == bytes(4):
+        return b.Pad(op.operands[0], pads, mode=op.properties.get("mode"))
+    return None if kind is None else b.Pad(op.operands[0], pads, narrowed(value, kind), mode=op.properties.get("mode"))
 
 
 @lower("Pad", 1, 2, 11, 13)

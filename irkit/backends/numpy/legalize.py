@@ -11,7 +11,7 @@ from typing import Any, cast
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, Operation, Region, SSAValue
 
 from irkit.backends.numpy.registry import Kernel, find_kernel
 from irkit.dialects.onnx.classes import OnnxOp
@@ -171,11 +171,7 @@ class Specializer:
         try:
             for name, region in zip(op.spec.graphs, op.regions, strict=True):
                 if region.blocks:
-                    block: Block = region.block
-                    types = op.body_types(name, list(op.operands), op.properties, len(block.args))
-                    for arg, value_type in zip(block.args, types, strict=True):
-                        _set_type(arg, value_type)
-                    self._infer(block.ops)
+                    self._infer_body(op, name, region)
             if op.name == "onnx.Initializer":
                 return
             types = op.infer_types(list(op.operands), op.properties, list(op.regions), len(op.results))
@@ -183,6 +179,16 @@ class Specializer:
             return
         for result, value_type in zip(op.results, types, strict=True):
             _set_type(result, value_type)
+
+    def _infer_body(self, op: TensorOp, name: str, region: Region) -> None:
+        block = region.block
+        types = op.body_types(name, list(op.operands), op.properties, len(block.args))
+        while types is not None:
+            for arg, value_type in zip(block.args, types, strict=True):
+                _set_type(arg, value_type)
+            self._infer(block.ops)
+            # A loop that does not keep the types of what it carries.
+            types = op.widened(region, list(op.operands))
 
 
 def _set_type(value: SSAValue, value_type: Attribute) -> None:

@@ -12,10 +12,10 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAValue
 
 from irkit import opsets as opset_tables
-from irkit.dialects.onnx.classes import OnnxOp, op_class
+from irkit.dialects.onnx.classes import OnnxOp, newest, op_class
 from irkit.dialects.onnx.protos import attr_to_proto, message_of, sparse_to_proto, tensor_to_proto, type_to_proto
 from irkit.dialects.onnx.structural import ForeignOp, Function, Initializer, NoValue, Yield, opsets_of
-from irkit.errors import UnsupportedError
+from irkit.errors import LoweringError, UnsupportedError
 from irkit.ir.attributes import text_of, texts_of
 from irkit.ir.constants import ConstantData, ProtoAttr, TensorAttr
 from irkit.ir.location import where
@@ -32,11 +32,18 @@ TensorWriter = Callable[[ConstantData, str], Proto]
 
 
 def targets(module: Module, opset: int | Mapping[str, int] | None) -> dict[str, int]:
-    """The opset per domain to write: the module's own, but for what is asked."""
-    chosen = dict(module.opsets) or {"": 21}
-    if opset is not None:
-        chosen.update({"": opset} if isinstance(opset, int) else opset)
-    return chosen
+    """The opset per domain to write: the module's own, but for what is asked.
+
+    Raises:
+        LoweringError: for an opset that does not exist.
+    """
+    asked = {} if opset is None else {"": opset} if isinstance(opset, int) else dict(opset)
+    for domain, version in asked.items():
+        known = newest(domain)
+        if version < 1 or (known is not None and version > known):
+            span = "1 or more" if known is None else f"1 to {known}"
+            raise LoweringError(f"there is no opset {version} of '{domain or 'ai.onnx'}', expected {span}")
+    return {**(module.opsets or {"": 21}), **asked}
 
 
 def export(

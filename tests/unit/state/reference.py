@@ -1,7 +1,7 @@
 """What a module with state means, said a second time: an interpreter that takes any order that the edges allow.
 
-It runs the ops that the outputs need, one after another, picking at random among those whose operands are there; reads and
-assigns look at a dictionary. Nothing in it looks at the order of the text.
+It runs the ops that the outputs need, one after another, picking at random among those whose operands are there; reads
+and assigns look at a dictionary. Nothing in it looks at the order of the text.
 """
 
 from __future__ import annotations
@@ -123,8 +123,9 @@ class Interpreter:
         states = [env[v] for v in op.operands[2:]]
         trips = 1 << 62 if given[0] is None else int(given[0])
         collected: list[list[Any]] = [[] for _ in op.results[len(states) :]]
-        i, go_on = 0, given[1] is None or bool(given[1])
-        while i < trips and go_on:
+        i, go_on = 0, True if given[1] is None else bool(given[1])
+        # Where no condition is given, what the body says of it is ignored.
+        while i < trips and (go_on or given[1] is None):
             args = [np.int64(i), np.bool_(go_on), *states]
             go_on, *values = self.block(op.regions[0].block, self.entered(op, env, args))
             states = values[: len(states)]

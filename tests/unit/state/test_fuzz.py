@@ -103,7 +103,7 @@ class Program:
                 y, done = inside(b, [*values, i, carried], [begun])
                 return b.Less(self.pick([*values, y]), y) if self.draw(2) else go_on, y, done, b.Identity(carried)
 
-            y, done, _ = b.Loop(self.draw(4), None, self.pick(values), start, body=body)
+            y, done, _ = b.Loop(self.draw(4), True, self.pick(values), start, body=body)
             return [y], done
         y, done, _ = b.Scan(
             self.pick(values),
@@ -148,25 +148,28 @@ def check_same(module: Module, backend: str, seed: int) -> None:
 
 
 @given(st.data(), st.integers(0, 99))
-@settings(max_examples=120, phases=PHASES)
+@settings(max_examples=60, phases=PHASES)
 def test_lifting_keeps_what_a_program_means(data: st.DataObject, seed: int) -> None:
     check_same(make(data, care=10).module(), "numpy", seed)
 
 
 @given(st.data(), st.integers(0, 99))
-@settings(max_examples=25, phases=PHASES)
+@settings(max_examples=15, phases=PHASES)
 def test_onnxruntime_agrees(data: st.DataObject, seed: int) -> None:
     check_same(make(data, care=10).module(), "onnxruntime", seed)
 
 
 @given(st.data(), st.integers(0, 99))
-@settings(max_examples=120, phases=PHASES)
+@settings(max_examples=60, phases=PHASES)
 def test_what_is_refused_is_unordered_and_what_is_accepted_is_ordered(data: st.DataObject, seed: int) -> None:
     builder = make(data, care=7)
+    refusal = ""
     try:
         module = builder.module()
     except VerifyError as error:
-        assert "nothing orders two accesses" in str(error)
+        refusal = str(error)
+    if refusal:
+        assert "nothing orders two accesses" in refusal
         # The module stands, as far as it was built: the builder's block is in its function.
         function = builder.block.parent_op()
         assert function is not None
@@ -177,7 +180,7 @@ def test_what_is_refused_is_unordered_and_what_is_accepted_is_ordered(data: st.D
 
 
 @given(st.data())
-@settings(max_examples=40, phases=PHASES)
+@settings(max_examples=20, phases=PHASES)
 def test_text_and_clone_keep_state(data: st.DataObject) -> None:
     module = make(data, care=10).module()
     assert ik.parse(str(module)) == module

@@ -25,6 +25,8 @@ from irkit.backends.numpy.registry import KernelError, kernel
 __all__: list[str] = []
 
 Axes = tuple[int, ...]
+PLAIN = frozenset({"ReduceSum", "ReduceProd", "ReduceMean", "ReduceMax", "ReduceMin"})
+"""Reductions with no elementwise part: over no axes they are the identity."""
 
 
 def _reduction(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -41,6 +43,9 @@ def _reduction(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
                 normalized = normalize_axes(axes.ravel().tolist(), data.ndim)
             else:
                 normalized = () if noop_with_empty_axes else tuple(range(data.ndim))
+                if noop_with_empty_axes and name in PLAIN:
+                    # NumPy's sum starts at 0.0, which would turn -0.0 into 0.0.
+                    return data
             result = np.asarray(function(widen(data), normalized, bool(keepdims)))
             return result.astype(data.dtype, copy=False)
 

@@ -1,0 +1,5 @@
+import sys
+
+from irkit.cli import main
+
+sys.exit(main())
