@@ -109,13 +109,24 @@ class Vjp:
         op: the op; in its current form.
         cts: per result its cotangent; None where it is zero.
         wanted: per operand whether its gradient is asked for.
+        live: whether the gradient of any value is asked for: of one that the op's graphs capture, say.
+        captured: the cotangents of captured values, which a rule of an op with graphs adds here.
     """
 
-    def __init__(self, b: Builder, op: Operation, cts: Sequence[Tensor | None], wanted: Sequence[bool]) -> None:
+    def __init__(
+        self,
+        b: Builder,
+        op: Operation,
+        cts: Sequence[Tensor | None],
+        wanted: Sequence[bool],
+        live: Callable[[SSAValue], bool] = lambda value: False,
+    ) -> None:
         self.b = b
         self.op = op
         self.cts = list(cts)
         self.wanted = wanted
+        self.live = live
+        self.captured: list[tuple[SSAValue, Tensor]] = []
 
     # The op
 

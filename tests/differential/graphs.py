@@ -9,6 +9,7 @@ import numpy as np
 import onnx.parser
 
 import irkit as ik
+from irkit.ir.names import set_out_names
 from irkit.ir.types import OptType, tensor
 
 __all__ = ["GRAPHS", "NUMPY_ONLY", "make"]
@@ -261,9 +262,12 @@ def integers(b: ik.Builder) -> None:
 
 def random_numbers(b: ik.Builder) -> None:
     x = b.input("x", "float32", ["N", 4])
-    first, second = (b.RandomNormalLike(x) for _ in range(2))
+    first, second, dropped = b.RandomNormalLike(x), b.RandomNormalLike(x), b.Dropout(x, 0.5, True, outputs=1)
+    # What is drawn depends on the names, which a file gives to values that have none.
+    for value, name in ((first, "first"), (second, "second"), (dropped, "dropped")):
+        set_out_names(value.ssa.owner, [name])
     b.output(first - second, "difference")
-    b.output(b.Dropout(x, 0.5, True, outputs=1), "dropped")
+    b.output(dropped, "dropped")
     b.output(b.Dropout(x, 0.5, outputs=1), "kept")
 
 
