@@ -178,7 +178,10 @@ class Vjp:
 
     def const(self, value: object, like: Tensor | None = None) -> Tensor:
         """A constant in the dtype of ``like`` (default: of the first cotangent, or result)."""
-        like = like or next((ct for ct in self.cts if ct is not None), None) or self.y()
+        if like is None:
+            like = next((ct for ct in self.cts if ct is not None), None)
+        if like is None:
+            like = self.y()
         if like.dtype is not None:
             return self.b.constant(np.asarray(value).astype(like.dtype.numpy))
         return self.b.CastLike(self.b.constant(np.asarray(value, np.float32)), like)

@@ -1,4 +1,4 @@
-"""What a run carries along: its budget, its seed, and graphs as functions that kernels call."""
+"""What a run carries along: its budget, its seed, graphs as functions that kernels call; and how one step is run."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from irkit.backends.numpy.plan import Graph, OutputType, Plan
+from irkit.backends.base import describe_value
+from irkit.backends.numpy.plan import Graph, OutputType, Plan, Step
 from irkit.backends.numpy.random import Draws, mix
-from irkit.errors import BudgetError
+from irkit.errors import BudgetError, ExecutionError, IrkitError
+from irkit.ir.location import where
 
-__all__ = ["Budget", "GraphFunction", "Run"]
+__all__ = ["Budget", "GraphFunction", "Run", "failure", "run_step"]
 
 
 @dataclass(frozen=True)
@@ -137,3 +139,49 @@ class GraphFunction:
             path = mix(path, self._calls)
             self._calls += 1
         return run.execute(graph.plan, run, path, (*self._captured, *inputs))
+
+
+# Steps
+
+
+def run_step(step: Step, operands: Sequence[Any], captured: dict[str, tuple[Any, ...]], run: Run, path: int) -> Any:
+    """Runs one step; returns the tuple of its results.
+
+    Args:
+        captured: per graph the values that it captures.
+
+    Raises:
+        ExecutionError: if the step fails.
+    """
+    options = dict(step.attributes)
+    for name, graph in step.graphs.items():
+        options[name] = run.graph(graph, path, captured[name])
+    n_out = len(step.outputs)
+    if "n_out" in step.wants:
+        options["n_out"] = n_out
+    if "budget" in step.wants:
+        options["budget"] = run
+    if "rng" in step.wants:
+        options["rng"] = run.rng(step.key, path)
+    try:
+        found = step.function(*operands, **options)
+    except Exception as error:
+        raise failure(step, error, operands) from error
+    if not (step.many and isinstance(found, tuple)):
+        found = (found,)
+    if len(found) < n_out:
+        raise failure(step, ValueError(f"it gave {len(found)} results for {n_out}"), operands)
+    return found[:n_out]
+
+
+def failure(step: Step, error: Exception, operands: Sequence[Any]) -> Exception:
+    """The error that a failing step raises: it names the op, where it came from, and its operands."""
+    if isinstance(error, BudgetError) and not error.op:
+        return BudgetError(error.message, op=step.op.name, where=where(step.op), hint=error.hint)
+    if isinstance(error, IrkitError):
+        return error
+    text = str(error) or type(error).__name__
+    if not isinstance(error, ValueError | IndexError) and type(error).__name__ != "KernelError":
+        text = f"{type(error).__name__}: {text}" if str(error) else text
+    shown = ", ".join(describe_value(value) for value in operands) or "none"
+    return ExecutionError(f"{text} (operands: {shown})", op=step.op.name, where=where(step.op))

@@ -18,30 +18,17 @@ from typing import Any
 import numpy as np
 from xdsl.ir import Operation
 
-from irkit.backends.base import describe_value
-from irkit.backends.numpy.control import Run
+from irkit.backends.numpy.control import Run, failure, run_step
+from irkit.backends.numpy.fuse import fused_steps
 from irkit.backends.numpy.plan import ABSENT, Plan, Step
-from irkit.errors import BudgetError, ExecutionError, IrkitError
+from irkit.errors import BudgetError
 from irkit.ir.location import where
 from irkit.ir.names import name_of
 
-__all__ = ["Hook", "Observed", "OpProfile", "ReadyQueue", "run_step", "straight"]
+__all__ = ["Hook", "Observed", "OpProfile", "ReadyQueue", "straight"]
 
 Hook = Callable[[Operation, tuple[Any, ...], tuple[Any, ...]], None]
 """Called after each op with the op, its operands (None where absent) and its results."""
-
-
-def failure(step: Step, error: Exception, operands: Sequence[Any]) -> Exception:
-    """The error that a failing step raises: it names the op, where it came from, and its operands."""
-    if isinstance(error, BudgetError) and not error.op:
-        return BudgetError(error.message, op=step.op.name, where=where(step.op), hint=error.hint)
-    if isinstance(error, IrkitError):
-        return error
-    text = str(error) or type(error).__name__
-    if not isinstance(error, ValueError | IndexError) and type(error).__name__ != "KernelError":
-        text = f"{type(error).__name__}: {text}" if str(error) else text
-    shown = ", ".join(describe_value(value) for value in operands) or "none"
-    return ExecutionError(f"{text} (operands: {shown})", op=step.op.name, where=where(step.op))
 
 
 # Straight-line code
@@ -55,6 +42,7 @@ def straight(plan: Plan, run: Run, path: int, inputs: Sequence[Any]) -> tuple[An
     """
     code = plan.code
     if code is None:
+        plan.fused = fused_steps(plan)
         code = plan.code = _compile(plan)
     try:
         return code(run, path, *inputs)
@@ -70,7 +58,7 @@ def _failed(plan: Plan, code: Callable[..., Any], error: Exception) -> tuple[Ste
     trace = error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code is code.__code__:
-            step = plan.steps[trace.tb_lineno - 2]
+            step = plan.fused[trace.tb_lineno - 2]
             values = {**{f"v{slot}": v for slot, v in plan.constants.items()}, **trace.tb_frame.f_locals}
             return step, [values.get(f"v{slot}") for slot in step.inputs]
         trace = trace.tb_next
@@ -80,7 +68,7 @@ def _failed(plan: Plan, code: Callable[..., Any], error: Exception) -> tuple[Ste
 def _compile(plan: Plan) -> Callable[..., tuple[Any, ...]]:
     names: dict[str, Any] = {f"v{slot}": value for slot, value in plan.constants.items()}
     lines = [f"def plan(run, path{''.join(f', v{i}' for i in range(plan.inputs))}):"]
-    for index, step in enumerate(plan.steps):
+    for index, step in enumerate(plan.fused):
         names[f"k{index}"] = step.function
         lines.append(f" {_call(step, index, names)}")
     lines.append(f" return ({''.join(f'{_operand(slot)}, ' for slot in plan.outputs)})")
@@ -103,7 +91,7 @@ def _call(step: Step, index: int, names: dict[str, Any]) -> str:
         captured = "".join(f"v{slot}, " for slot in graph.captured)
         arguments.append(f"{name}=run.graph(g{index}_{position}, path, ({captured}))")
     if "n_out" in step.wants:
-        arguments.append(f"n_out={len(step.op.results)}")
+        arguments.append(f"n_out={len(step.outputs)}")
     if "budget" in step.wants:
         arguments.append("budget=run")
     if "rng" in step.wants:
@@ -120,36 +108,6 @@ def _call(step: Step, index: int, names: dict[str, Any]) -> str:
 
 
 # Step by step
-
-
-def run_step(step: Step, operands: Sequence[Any], captured: dict[str, tuple[Any, ...]], run: Run, path: int) -> Any:
-    """Runs one step; returns the tuple of its results.
-
-    Args:
-        captured: per graph the values that it captures.
-
-    Raises:
-        ExecutionError: if the step fails.
-    """
-    options = dict(step.attributes)
-    for name, graph in step.graphs.items():
-        options[name] = run.graph(graph, path, captured[name])
-    n_out = len(step.op.results)
-    if "n_out" in step.wants:
-        options["n_out"] = n_out
-    if "budget" in step.wants:
-        options["budget"] = run
-    if "rng" in step.wants:
-        options["rng"] = run.rng(step.key, path)
-    try:
-        found = step.function(*operands, **options)
-    except Exception as error:
-        raise failure(step, error, operands) from error
-    if not (step.many and isinstance(found, tuple)):
-        found = (found,)
-    if len(found) < n_out:
-        raise failure(step, ValueError(f"it gave {len(found)} results for {n_out}"), operands)
-    return found[:n_out]
 
 
 def _gather(step: Step, slots: list[Any]) -> tuple[tuple[Any, ...], dict[str, tuple[Any, ...]]]:
@@ -284,25 +242,27 @@ class _Dependencies:
     """The dataflow of a plan.
 
     Attributes:
+        steps: fused where nobody watches them.
         degrees: per step the number of steps that it waits for.
         successors: per step those that wait for it.
         readers: per slot how many steps read it; kept slots count one more.
     """
 
+    steps: list[Step]
     degrees: list[int]
     successors: list[list[int]]
     readers: list[int]
 
 
-def _dependencies(plan: Plan) -> _Dependencies:
+def _dependencies(plan: Plan, steps: list[Step]) -> _Dependencies:
     producer: dict[int, int] = {}
     degrees: list[int] = []
-    successors: list[list[int]] = [[] for _ in plan.steps]
+    successors: list[list[int]] = [[] for _ in steps]
     readers = [0] * plan.slots
     for slot in (*range(plan.inputs), *plan.constants, *plan.outputs):
         if slot != ABSENT:
             readers[slot] += 1
-    for index, step in enumerate(plan.steps):
+    for index, step in enumerate(steps):
         reads = step.reads()
         before = {producer[slot] for slot in reads if slot in producer}
         degrees.append(len(before))
@@ -311,7 +271,7 @@ def _dependencies(plan: Plan) -> _Dependencies:
         for slot in reads:
             readers[slot] += 1
         producer.update((slot, index) for slot in step.outputs if slot != ABSENT)
-    return _Dependencies(degrees, successors, readers)
+    return _Dependencies(steps, degrees, successors, readers)
 
 
 class ReadyQueue:
@@ -334,9 +294,10 @@ class ReadyQueue:
     def __call__(self, plan: Plan, run: Run, path: int, inputs: Sequence[Any]) -> tuple[Any, ...]:
         table = self._tables.get(plan)
         if table is None:
-            table = self._tables[plan] = _dependencies(plan)
+            steps = plan.steps if self.nested.watches else fused_steps(plan)
+            table = self._tables[plan] = _dependencies(plan, steps)
         work = _Work(plan, table, self.nested, run, path, inputs)
-        helpers = [self._pool.submit(work.serve) for _ in range(min(self.threads, len(plan.steps)) - 1)]
+        helpers = [self._pool.submit(work.serve) for _ in range(min(self.threads, len(table.steps)) - 1)]
         try:
             work.serve()
         finally:
@@ -354,14 +315,14 @@ class _Work:
     def __init__(
         self, plan: Plan, table: _Dependencies, nested: Observed, run: Run, path: int, inputs: Sequence[Any]
     ) -> None:
-        self.plan, self.nested, self.run, self.path = plan, nested, run, path
+        self.steps, self.nested, self.run, self.path = table.steps, nested, run, path
         self.slots = plan.fresh_slots(inputs)
         self.successors = table.successors
         self.degrees = list(table.degrees)
         self.readers = list(table.readers)
         self.held: dict[int, int] = {}
         self.ready = deque(i for i, degree in enumerate(self.degrees) if degree == 0)
-        self.left = len(plan.steps)
+        self.left = len(table.steps)
         self.error: BaseException | None = None
         self.changed = threading.Condition()
 
@@ -371,7 +332,7 @@ class _Work:
         with np.errstate(all="ignore"):
             while (index := self.take()) is not None:
                 try:
-                    sizes = self.nested.step(self.plan.steps[index], self.slots, self.run, self.path)
+                    sizes = self.nested.step(self.steps[index], self.slots, self.run, self.path)
                     self.finish(index, sizes)
                 except BaseException as error:
                     self.stop(error)
@@ -385,7 +346,7 @@ class _Work:
 
     def finish(self, index: int, sizes: list[int]) -> None:
         """Lets go of what only this step still needed, and queues the steps that waited for it alone."""
-        step = self.plan.steps[index]
+        step = self.steps[index]
         with self.changed:
             self.held.update(zip(step.outputs, sizes, strict=True))
             freed = self.held.pop(ABSENT, 0)

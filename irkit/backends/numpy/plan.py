@@ -103,6 +103,7 @@ class Plan:
         outputs: slots, or ``ABSENT``.
         output_types: element type and shape per output; None where it is no tensor, or not known.
         draws: whether some op in it, or nested in it, draws random numbers.
+        fused: the steps of the straight-line form, runs of elementwise ones fused; made with ``code``.
         code: the compiled straight-line form, made by the executor on first use.
     """
 
@@ -113,6 +114,7 @@ class Plan:
     outputs: tuple[int, ...]
     output_types: list[OutputType]
     draws: bool
+    fused: list[Step] = field(default_factory=list[Step])
     code: Callable[..., tuple[Any, ...]] | None = None
 
     def fresh_slots(self, inputs: Iterable[Any]) -> list[Any]:

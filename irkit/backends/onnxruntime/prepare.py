@@ -28,7 +28,7 @@ from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation
 
 from irkit.backends.onnx import export
-from irkit.dialects.onnx.classes import OnnxOp
+from irkit.dialects.onnx.classes import DOMAINS, OnnxOp
 from irkit.dialects.onnx.protos import tensor_to_proto
 from irkit.dialects.onnx.structural import ForeignOp, Initializer
 from irkit.ir.builder import Builder, value_of
@@ -37,6 +37,7 @@ from irkit.ir.dtypes import BY_NAME, DType
 from irkit.ir.module import DEFAULT, Module
 from irkit.ir.names import DECL, node_name, out_names, set_node_name, set_out_names
 from irkit.ir.types import tensor, tensor_info
+from irkit.opsets import decompose_op
 
 __all__ = ["CARRIERS", "Prepared", "prepare"]
 
@@ -122,11 +123,19 @@ def _subgraphs(graph: Any) -> Iterator[Any]:
 def prepare(module: Module) -> Prepared:
     """A copy of the module that onnxruntime can be given."""
     copy = module.clone()
+    _expand_foreign(copy)
     large = _weight_bytes(copy) > LARGE_MODEL
     if large:
         _constants_to_initializers(copy)
     nodes = _name_nodes(copy)
     return Prepared(copy, nodes, _cast_inputs(copy), _cast_outputs(copy), large)
+
+
+def _expand_foreign(module: Module) -> None:
+    """Writes ops of plug-in domains by what they mean in standard ops, where that is declared."""
+    for op in list(module.walk()):
+        if isinstance(op, OnnxOp) and op.domain not in DOMAINS:
+            decompose_op(op, module.ctx)
 
 
 def _weight_bytes(module: Module) -> int:
