@@ -392,8 +392,12 @@ class Builder:
 
     def _operands(self, cls: type[TensorOp], operands: Sequence[Values]) -> list[SSAValue]:
         values = [self.tensor(v, _number_type(cls, i, operands)) for i, v in enumerate(operands)]
-        while values and is_absent(values[-1]):
+        least = cls.spec.min_inputs
+        while len(values) > least and is_absent(values[-1]):
             values.pop()
+        # An optional operand may count among those that must be written (Loop's condition).
+        while len(values) < least and cls.spec.inputs[len(values)].optional:
+            values.append(self.absent())
         return values
 
     def _class(self, name: str) -> type[TensorOp]:

@@ -41,14 +41,17 @@ _DTYPES = {
     "s": TensorProto.STRING,
 }
 _WORDS = ("a", "bc", "zz", "caab", "Dach", "", "été")
+OFFICIAL = ("", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training")
+"""The domains of the standard."""
+
 # The column of each domain in onnx's table of releases.
 _COLUMNS = {"ai.onnx.ml": 3, "ai.onnx.preview.training": 4}
 
 
 def schema_models() -> Iterator[tuple[str, ModelProto]]:
     """``(id, model)`` for every schema version of every domain, sorted; ids read ``ai.onnx-Softmax-11``."""
-    # irkit's own domains are no part of the standard.
-    schemas = [s for s in onnx.defs.get_all_schemas_with_history() if not s.domain.startswith("irkit.")]
+    # irkit and plug-ins register schemas of their own domains.
+    schemas = [s for s in onnx.defs.get_all_schemas_with_history() if s.domain in OFFICIAL]
     for schema in sorted(schemas, key=lambda s: (s.domain, s.name, s.since_version)):
         yield _model_id(schema), _model(schema)
 

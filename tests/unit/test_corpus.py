@@ -60,7 +60,7 @@ def schema_models() -> dict[str, onnx.ModelProto]:
 
 
 def test_one_model_for_every_schema(schema_models: dict[str, onnx.ModelProto]) -> None:
-    every = onnx.defs.get_all_schemas_with_history()
+    every = [s for s in onnx.defs.get_all_schemas_with_history() if s.domain in schemas.OFFICIAL]
     assert len(schema_models) == len(every) == 659
     for schema in every:
         model = schema_models[f"{schema.domain or 'ai.onnx'}-{schema.name}-{schema.since_version}"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import onnx
@@ -78,6 +79,13 @@ def shape_rule(*op_types: str, domain: str = "") -> Callable[[Rule], Rule]:
     return register
 
 
+@cache
+def _load_rules() -> None:
+    from irkit.dialects.onnx import shapes
+
+    shapes.load_all()
+
+
 def infer_types(
     cls: type[OnnxOp],
     operands: Sequence[SSAValue],
@@ -95,10 +103,7 @@ def infer_types(
     Raises:
         InferenceError: if the operands' types or values don't fit the op.
     """
-    if not SHAPE_RULES:
-        from irkit.dialects.onnx import shapes
-
-        shapes.load_all()
+    _load_rules()
     rule = SHAPE_RULES.get((cls.domain, cls.op_type))
     if rule is not None:
         found = rule(Call(cls, operands, properties, regions, n_out))
