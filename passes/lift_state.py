@@ -17,7 +17,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from irkit.dialects.onnx import OnnxOp, absent
+from irkit.dialects.onnx import OnnxOp
 from irkit.dialects.onnx.shapes.control import join
 from irkit.dialects.state.ops import After, Assign, Read, StateOp, Variable, is_token, variables_of
 from irkit.dialects.state.order import Layout, check, has_state, layout_of, read_by
@@ -203,12 +203,10 @@ class _Lifter:
         given = list(op.operands)
         if op.op_type == "If":
             return given
-        while added and len(given) < layout.operand:
-            given.append(absent(cast(Block, op.parent)))
         end = layout.operand + layout.n_states
         states = [value for value in given[layout.operand : end] if not is_token(value)]
         found = [*given[: layout.operand], *states, *added, *given[end:]]
-        while found and is_absent(found[-1]):
+        while len(found) > op.spec.min_inputs and is_absent(found[-1]):
             found.pop()
         return found
 
