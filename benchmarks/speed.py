@@ -112,7 +112,8 @@ def run(quick: bool = False) -> Table:
         "Load, optimize, save",
         f"CPU time of the process, the median of {turns} turns in which both sides run one after the other from the "
         "same file on disk to a new one, after one run of each that does not count. Messages of the peers are switched "
-        "off. The ratio is the median over the turns. Of the chains the least of several turns counts. Nodes are counted without constants.",
+        "off. The ratio is the median over the turns. Of the chains the least of several turns counts. "
+        "Nodes are counted without constants.",
         "peer, or the shorter chain",
         rows,
     )

@@ -447,7 +447,7 @@ class _GraphBuilder:
                 raise LoadError(f"the attribute '{proto.name}' refers to one of a function, but stands in none")
             if proto.ref_attr_name not in declared:
                 raise LoadError(
-                    f"the attribute '{proto.name}' refers to '{proto.ref_attr_name}', which its function does not declare"
+                    f"attribute '{proto.name}' refers to '{proto.ref_attr_name}', which its function does not declare"
                 )
         return attr_from_proto(proto, self.importer.external)
 
@@ -522,9 +522,7 @@ class _GraphBuilder:
             found = self.classes[key] = self._find_class(canonical_domain(node.domain), node.op_type, node.overload)
         return found
 
-    def _find_class(
-        self, domain: str, op_type: str, overload: str
-    ) -> tuple[type[Operation], type[OnnxOp] | None]:
+    def _find_class(self, domain: str, op_type: str, overload: str) -> tuple[type[Operation], type[OnnxOp] | None]:
         functions = self.importer.functions
         if (domain, op_type, overload) in functions:
             return Call, None
@@ -578,7 +576,8 @@ def _opsets(imports: Any, what: str) -> dict[str, int]:
                 f"{what} imports opset {entry.version} of '{domain or 'ai.onnx'}'", hint="opsets start at 1"
             )
         if found.get(domain, entry.version) != entry.version:
-            raise LoadError(f"{what} imports two opsets of '{domain or 'ai.onnx'}': {found[domain]} and {entry.version}")
+            both = f"{found[domain]} and {entry.version}"
+            raise LoadError(f"{what} imports two opsets of '{domain or 'ai.onnx'}': {both}")
         known = newest(domain)
         if known is not None and entry.version > known:
             raise LoadError(

@@ -82,7 +82,7 @@ def _convert(command: argparse.ArgumentParser) -> None:
 def _opt(command: argparse.ArgumentParser) -> None:
     command.add_argument("model", metavar="IN", nargs="?", help=MODEL)
     which = command.add_mutually_exclusive_group()
-    which.add_argument("-p", "--passes", metavar="PIPELINE", help="such as 'canonicalize,cse,constant-fold{max-bytes=0}'")
+    which.add_argument("-p", "--passes", metavar="PIPELINE", help="such as 'canonicalize,constant-fold{max-bytes=0}'")
     which.add_argument("-O", dest="level", type=int, choices=range(4), metavar="0..3", help="a level (default: -O2)")
     which.add_argument("--list-passes", action="store_true", help="list passes, their options, and the levels")
     _output(command, required=False)

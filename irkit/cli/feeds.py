@@ -35,10 +35,8 @@ def read_feeds(files: Sequence[str], inputs: Mapping[str, Attribute]) -> dict[st
     feeds: dict[str, Any] = {}
     for text in files:
         name, separator, path = text.partition("=")
-        if not separator or Path(text).is_file():
-            found = _read_npz(text)
-        else:
-            found = {name: _load(path)}
+        whole = not separator or Path(text).is_file()
+        found = _read_npz(text) if whole else {name: _load(path)}
         double = [key for key in found if key in feeds]
         if double:
             raise FeedError(f"input '{double[0]}' is given twice")

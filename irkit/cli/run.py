@@ -63,9 +63,7 @@ def _feeds(module: Module, args: Namespace) -> dict[str, Any]:
     known = symbols(module)
     unknown = [name for name in sizes if name not in known]
     if unknown:
-        raise IrkitError(
-            f"no input has a symbolic dim '{unknown[0]}'", hint=f"there are: {', '.join(known) or 'none'}"
-        )
+        raise IrkitError(f"no input has a symbolic dim '{unknown[0]}'", hint=f"there are: {', '.join(known) or 'none'}")
     return random_feeds(module, args.seed, sizes)
 
 

@@ -71,7 +71,8 @@ def facts(pairs: Iterable[tuple[str, str]], *, stream: TextIO | None = None) -> 
 def status(state: str, name: str, details: Sequence[str]) -> None:
     """How a check went, its name, and what there is to say: a line, and one for each further detail."""
     first, *more = details or [""]
-    print(f"{_paint(state.ljust(9), STATUS_COLOURS[state], sys.stdout)}  {clean(name)}{': ' if first else ''}{clean(first)}")
+    status = _paint(state.ljust(9), STATUS_COLOURS[state], sys.stdout)
+    print(f"{status}  {clean(name)}{': ' if first else ''}{clean(first)}")
     for text in more:
         print(f"{'':11}{clean(text)}")
 

@@ -51,7 +51,7 @@ def _float_attr(bits: bytes) -> FloatAttr:
 
 
 def string(text: str | bytes) -> StringAttr | BytesAttr:
-    """The attribute for a text. ASCII gives a ``StringAttr``; anything else a ``BytesAttr``, which reads back as itself."""
+    """The attribute for a text. ASCII gives a ``StringAttr``, else a ``BytesAttr``, which reads back as itself."""
     if isinstance(text, str):
         if text.isascii():
             return StringAttr(text)
@@ -142,11 +142,11 @@ def from_attr(attr: Attribute) -> Any:
         case TensorAttr():
             return attr.array()
         case DenseArrayBase():
-            return tuple(attr.get_values())
+            return tuple(cast(Any, attr).get_values())
         case FloatsAttr():
             return attr.data
         case ArrayAttr():
-            return texts_of(cast("ArrayAttr[Attribute]", attr))
+            return texts_of(attr)
         case ListAttr():
             return tuple(from_attr(item) for item in attr.items.data)
         case SparseAttr() | RefAttr() | ProtoAttr() | TypeAttribute():

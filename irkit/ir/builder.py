@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -194,7 +195,7 @@ class Builder:
     ) -> None:
         if ctx is None:
             # The only way up the layers: a new module needs all the dialects.
-            ctx = cast(Any, __import__("irkit.dialects", fromlist=["context"])).context()
+            ctx = importlib.import_module("irkit.dialects").context()
         self.ctx: Context = cast(Context, ctx)
         self.block = Block()
         self.anchor: Operation | None = None
@@ -323,11 +324,11 @@ class Builder:
         if isinstance(value, Tensor):
             return value.ssa
         if isinstance(value, SSAValue):
-            return value
+            return cast(SSAValue, value)
         if value is None:
             return self.absent()
         if isinstance(value, np.ndarray | np.generic):
-            return self.constant(value).ssa
+            return self.constant(cast(object, value)).ssa
         if element is None and isinstance(value, float):
             return self.constant(value, "float32").ssa
         return self.constant(value, element).ssa
@@ -458,7 +459,8 @@ class Builder:
         """The region that a function builds, given a builder for it and its arguments."""
         inner = self._inner(arg_types)
         results: Any = given(inner, *(Tensor(arg, inner) for arg in inner.block.args))
-        values = [inner.tensor(r) for r in (results if isinstance(results, list | tuple) else [results])]
+        listed: Sequence[Any] = cast(Any, results) if isinstance(results, list | tuple) else [results]
+        values = [inner.tensor(r) for r in listed]
         inner.block.add_op(self.ctx.get_op("onnx.Yield").create(operands=values))
         return Region(inner.block)
 
@@ -497,7 +499,7 @@ def _number_type(cls: type[TensorOp], index: int, operands: Sequence[Values]) ->
     formal = formals[min(index, len(formals) - 1)]
     for other, value in enumerate(operands):
         if isinstance(value, Tensor | SSAValue) and formals[min(other, len(formals) - 1)].type == formal.type:
-            return dtype_of(value_of(value).type)
+            return dtype_of(value_of(cast(Any, value)).type)
     allowed = cls.spec.variables.get(formal.type, frozenset((formal.type,)))
     fitting = [found for found in BY_NAME.values() if type_string(tensor(found, ())) in allowed]
     return fitting[0] if len(fitting) == 1 else None

@@ -3,10 +3,10 @@
 ``ConstantData`` is the payload: an array (possibly mapped from a file), or a *splat*, one element that fills a shape
 without being stored more than once. ``TensorAttr`` is the attribute around it. Text forms, by size:
 
-    #onnx.tensor<tensor<3xi64>, [1, -1, 5]>                     few elements, as literals (floats exact, else as hex bits)
+    #onnx.tensor<tensor<3xi64>, [1, -1, 5]>                     few elements, as literals (exact, else as hex bits)
     #onnx.tensor<tensor<1000x1000xf32>, splat 0.0>              one element everywhere
     #onnx.tensor<tensor<64xf32>, "c2FtcGxl...">                 base64 of the little-endian bytes, as ONNX packs them
-    #onnx.tensor<tensor<64x3x7x7xf32>, digest "5f2b...">        SHA-256; the bytes stand in a sidecar, or in this process
+    #onnx.tensor<tensor<64x3x7x7xf32>, digest "5f2b...">        SHA-256; the bytes are in a sidecar, or this process
     #onnx.tensor<tensor<64x3x7x7xf32>, elided>                  not there: to look at, not to run
 """
 
@@ -16,10 +16,11 @@ import base64
 import hashlib
 import math
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, cast
 
 import numpy as np
@@ -181,7 +182,7 @@ class ConstantData:
         if self.dtype.bits < 8:
             return memoryview(pack_bits(np.array(array, copy=True, order="C"), self.dtype.bits))
         # reshape first: ascontiguousarray would turn 0-d into 1-d, which is what we want for bytes.
-        return memoryview(np.ascontiguousarray(array.reshape(-1)).view(np.uint8))
+        return memoryview(cast(Any, np.ascontiguousarray(array.reshape(-1)).view(np.uint8)))
 
     @property
     def digest(self) -> str:
@@ -291,12 +292,12 @@ class TextOptions:
     sidecar: Callable[[ConstantData], None] | None = field(default=None, compare=False)
 
 
-_OPTIONS: ContextVar[TextOptions] = ContextVar("text options", default=TextOptions())
-_SIDECAR: ContextVar[Mapping[str, ConstantData]] = ContextVar("constants of the sidecar", default={})
+_OPTIONS: ContextVar[TextOptions] = ContextVar("text options", default=TextOptions())  # noqa: B039 - frozen
+_SIDECAR: ContextVar[Mapping[str, ConstantData]] = ContextVar("constants of the sidecar", default=MappingProxyType({}))
 
 
 @contextmanager
-def text_options(options: TextOptions) -> Iterator[None]:
+def text_options(options: TextOptions) -> Generator[None]:
     """Prints constants by these options within the block."""
     token = _OPTIONS.set(options)
     try:
@@ -306,7 +307,7 @@ def text_options(options: TextOptions) -> Iterator[None]:
 
 
 @contextmanager
-def resolving(constants: Mapping[str, ConstantData]) -> Iterator[None]:
+def resolving(constants: Mapping[str, ConstantData]) -> Generator[None]:
     """Resolves digests in text from this mapping within the block, then from what lives in the process."""
     token = _SIDECAR.set(constants)
     try:
@@ -331,7 +332,7 @@ def _literals(data: ConstantData, array: Array) -> list[str]:
 def _float_literal(x: Any, kind: np.dtype[Any]) -> str:
     value = float(x)
     if math.isfinite(value):
-        text = str(x) if kind in (np.float32, np.float64) else repr(value)
+        text = str(x) if kind.name in ("float32", "float64") else repr(value)
         mantissa, _, exponent = text.partition("e")
         text = (mantissa if "." in mantissa else mantissa + ".0") + (f"e{exponent}" if exponent else "")
         if np.array(float(text)).astype(kind).tobytes() == np.asarray(x).tobytes():
@@ -469,7 +470,7 @@ def resolve_digest(digest: str, kind: DType, shape: tuple[int, ...]) -> Constant
     found = _SIDECAR.get().get(digest) or _LIVE.get(digest)
     if found is None:
         raise ParseError(
-            f"a constant of {kind}{list(shape)} stands in the text by its digest {digest[:12]}..., but no sidecar has it",
+            f"a constant of {kind}{list(shape)} is given by its digest {digest[:12]}..., but no sidecar has it",
             hint="keep the .safetensors file beside the .mlir file, or print with constants='inline'",
         )
     if found.dtype is not kind or found.shape != shape:
@@ -560,7 +561,7 @@ class FloatsAttr(Data[tuple[float, ...]]):
 
 @irdl_attr_definition
 class SparseAttr(ParametrizedAttribute):
-    """A sparse tensor in coordinate form, as ONNX's SparseTensorProto: values, indices (flat or per axis), and sizes."""
+    """A sparse tensor in coordinate form, as ONNX has it: values, indices (flat or per axis), and sizes."""
 
     name = "onnx.sparse"
 
@@ -571,7 +572,7 @@ class SparseAttr(ParametrizedAttribute):
     @property
     def shape(self) -> tuple[int, ...]:
         """The sizes of the dense tensor."""
-        return tuple(int(d) for d in self.dims.get_values())
+        return tuple(int(d) for d in cast(Any, self.dims).get_values())
 
     @property
     def dense_type(self) -> Attribute:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -81,7 +82,7 @@ def _table() -> tuple[DType, ...]:
         ("float6_e2m3fn", 27, "f6E2M3FN", ml_dtypes.float6_e2m3fn, 6, "float"),
         ("float6_e3m2fn", 28, "f6E3M2FN", ml_dtypes.float6_e3m2fn, 6, "float"),
     ]
-    return tuple(DType(n, c, m, np.dtype(d), b, k) for n, c, m, d, b, k in rows)
+    return tuple(DType(n, c, m, np.dtype(cast(Any, d)), b, k) for n, c, m, d, b, k in rows)
 
 
 _ALL = _table()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -70,7 +70,7 @@ def map_bytes(path: Path, offset: int, length: int | None, label: str) -> np.nda
 
 
 @contextmanager
-def atomic_writer(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+def atomic_writer(path: str | os.PathLike[str]) -> Generator[IO[bytes]]:
     """A file that appears under its name only when everything is written and flushed.
 
     Raises:

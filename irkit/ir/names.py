@@ -5,7 +5,7 @@
 ``onnx.outs``       the names of an op's results; ``""`` for one that the file leaves out
 ``onnx.doc``        the doc string
 ``onnx.meta``       ``metadata_props``, as an array of key-value pairs
-``onnx.decl``       per result the type that the file declares in ``value_info`` (unit: the same as inferred; none: not declared)
+``onnx.decl``       per result the type that the file declares (unit: the same as inferred; none: not declared)
 ``onnx.rest``       what the IR does not model, verbatim
 ==================  =====================================================================
 """
@@ -13,7 +13,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import cast
 
 from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue
@@ -88,8 +89,8 @@ def metadata_of(op: Operation) -> dict[str, str]:
     attr = op.attributes.get(META)
     if not isinstance(attr, ArrayAttr):
         return {}
-    pairs: Sequence[Attribute] = attr.data
-    return dict(texts_of(pair) for pair in pairs)  # type: ignore[misc]
+    pairs = cast("ArrayAttr[Attribute]", attr).data
+    return dict(cast("Iterable[tuple[str, str]]", map(texts_of, pairs)))
 
 
 def set_metadata(op: Operation, metadata: dict[str, str]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, cast
 
-from xdsl.dialects.builtin import NoneType, TensorType
+from xdsl.dialects.builtin import NoneType
 from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.traits import OpTrait
 from xdsl.utils.exceptions import VerifyException
@@ -20,7 +20,17 @@ from irkit.ir.attributes import from_attr, kind_of, to_attr
 from irkit.ir.dtypes import DType
 from irkit.ir.types import MapType, OptType, SeqType, SparseType, UnknownType, dtype_of, unknown
 
-__all__ = ["AttributeSpec", "Elementwise", "OpSpec", "Parameter", "Random", "TensorOp", "is_absent", "type_string", "verify_spec"]
+__all__ = [
+    "AttributeSpec",
+    "Elementwise",
+    "OpSpec",
+    "Parameter",
+    "Random",
+    "TensorOp",
+    "is_absent",
+    "type_string",
+    "verify_spec",
+]
 
 
 class Elementwise(OpTrait):
@@ -298,10 +308,10 @@ def type_string(value_type: Attribute) -> str | None:
             return inner and f"optional({inner})"
         case MapType():
             inner = type_string(value_type.value)
-            if inner is None or not isinstance(value_type.key, TensorType):
-                return None
             # Keys and values are scalar tensors in the IR; schemas spell them without the word.
-            key = type_string(cast(Attribute, value_type.key))
+            key = type_string(value_type.key)
+            if inner is None or key is None:
+                return None
             return f"map({key}, {inner})".replace("tensor(", "").replace("))", ")").replace("),", ",")
         case SparseType():
             inner = type_string(value_type.tensor)

@@ -1,4 +1,4 @@
-"""Value types: builtin tensors whose encoding names symbolic dims, and ONNX's sequences, optionals, maps and sparse tensors.
+"""Value types: builtin tensors with symbolic sizes in their encoding; ONNX's sequences, optionals, maps, sparse ones.
 
 Tensor types are interned: ``tensor("float32", (1, "N"))`` returns one object per type, so that comparing and hashing
 types costs nothing in the hot paths. Types that xDSL's own parser makes are equal to the interned ones; ``intern``
@@ -95,7 +95,7 @@ def parse_text(parser: AttrParser) -> str:
     data = getattr(found, "data", None)
     if isinstance(data, bytes):
         return data.decode("utf-8", "surrogateescape")
-    parser.raise_error("expected a string literal")
+    return parser.raise_error("expected a string literal")
 
 
 @irdl_attr_definition

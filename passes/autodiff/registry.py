@@ -27,7 +27,7 @@ from irkit.ir.constants import ConstantData
 from irkit.ir.dtypes import DType, dtype
 from irkit.ir.names import OUTS, out_names, set_out_names
 from irkit.ir.op import TensorOp, is_absent
-from irkit.ir.types import Shape, dtype_of, shape_of
+from irkit.ir.types import Shape, shape_of
 
 __all__ = [
     "PROVEN_ZERO",
@@ -297,7 +297,8 @@ def add_results(op: TensorOp, count: int) -> None:
     old = len(op.results)
     types = type(op).infer_types(list(op.operands), op.properties, list(op.regions), count)
     op.results = type(op.results)(
-        *op.results, *(OpResult(types[i], op, i) for i in range(old, count))  # pyright: ignore[reportArgumentType]
+        *op.results,
+        *(OpResult(types[i], op, i) for i in range(old, count)),  # pyright: ignore[reportArgumentType]
     )
     if OUTS in op.attributes:
         set_out_names(op, [*out_names(op), *[""] * (count - len(out_names(op)))])

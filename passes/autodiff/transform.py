@@ -298,5 +298,3 @@ def _inline(call: Call, b: Builder) -> bool:
         result.replace_all_uses_with(mapping.get(value, value))
     erase(call)
     return True
-
-

@@ -16,7 +16,13 @@ from onnx import TensorProto, numpy_helper
 __all__ = ["first_difference", "normalized"]
 
 Proto = Any
-_VALUES_OF_ATTRIBUTES = {"f", "i", "s"}
+_MEANINGFUL = {
+    (onnx.AttributeProto, "f"),
+    (onnx.AttributeProto, "i"),
+    (onnx.AttributeProto, "s"),
+    (TensorProto, "raw_data"),
+}
+"""Scalar fields whose default value says something."""
 
 
 def normalized(model: Proto) -> Proto:
@@ -29,15 +35,17 @@ def normalized(model: Proto) -> Proto:
     return copy
 
 
+def _says_nothing(message: Proto, field: FieldDescriptor, value: Any) -> bool:
+    return value == field.default_value and (type(message), field.name) not in _MEANINGFUL
+
+
 def _message(message: Proto) -> None:
     for field, value in message.ListFields():
         if field.type == FieldDescriptor.TYPE_MESSAGE:
             for item in value if field.is_repeated else [value]:
                 _message(item)
-        elif not field.is_repeated and value == field.default_value and field.containing_oneof is None:
-            if not (isinstance(message, onnx.AttributeProto) and field.name in _VALUES_OF_ATTRIBUTES):
-                if not (isinstance(message, TensorProto) and field.name == "raw_data"):
-                    message.ClearField(field.name)
+        elif not field.is_repeated and field.containing_oneof is None and _says_nothing(message, field, value):
+            message.ClearField(field.name)
     if isinstance(message, TensorProto):
         _tensor(message)
     elif isinstance(message, onnx.SparseTensorProto):

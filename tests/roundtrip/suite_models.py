@@ -1,4 +1,4 @@
-"""All models of the official test suite, those made by code and those on disk, each with the inputs of its first data set."""
+"""All models of the official test suite, made by code or on disk, each with the inputs of its first data set."""
 
 from __future__ import annotations
 

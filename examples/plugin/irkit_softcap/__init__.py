@@ -1,7 +1,7 @@
 """An op of a third party: ``softcap.Softcap``, ``cap * tanh(x / cap)``, which keeps logits within ``±cap``.
 
-All that irkit can know of an op stands here, by the decorators that irkit's own ops use: the schema, the shape rule, the
-kernel, and the meaning in standard ops, which is what onnxruntime runs and what an export without the op writes.
+All that irkit can know of an op stands here, by the decorators that irkit's own ops use: the schema, the shape rule,
+the kernel, and the meaning in standard ops, which is what onnxruntime runs and what an export without the op writes.
 """
 
 from __future__ import annotations

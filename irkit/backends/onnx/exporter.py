@@ -288,6 +288,9 @@ class _Exporter:
             if not in_function and self.value_info != "none":
                 self._value_info(graph, op, names)
 
+    def _worth_declaring(self, op: Operation, result: SSAValue) -> bool:
+        return not (result in self.outputs or isinstance(op, Initializer) or isinstance(result.type, UnknownType))
+
     def _value_info(self, graph: Proto, op: Operation, names: Sequence[str]) -> None:
         declared = op.attributes.get(DECL)
         entries = cast("ArrayAttr[Attribute]", declared).data if declared is not None else ()
@@ -295,9 +298,8 @@ class _Exporter:
             entry = entries[index] if index < len(entries) else None
             if entry is not None and not isinstance(entry, NoneType):
                 _write_info(graph.value_info.add(), name, result.type, entry)
-            elif self.value_info == "all" and name and result not in self.outputs and not isinstance(op, Initializer):
-                if not isinstance(result.type, UnknownType):
-                    _write_info(graph.value_info.add(), name, result.type, None)
+            elif self.value_info == "all" and name and self._worth_declaring(op, result):
+                _write_info(graph.value_info.add(), name, result.type, None)
 
     def _initializer(self, graph: Proto, op: Initializer, name: str) -> None:
         if isinstance(op.value, TensorAttr):

@@ -31,7 +31,9 @@ DOMAIN = "irkit.ad"
 
 _TENSORS = {kind: str(type_string(tensor(kind, ()))) for kind in BY_NAME.values()}
 _FLOATS = [text for kind, text in _TENSORS.items() if kind.kind in ("float", "complex")]
-_ANY = [form.format(text) for text in _TENSORS.values() for form in ("{}", "seq({})", "optional({})", "optional(seq({}))")]
+_ANY = [
+    form.format(text) for text in _TENSORS.values() for form in ("{}", "seq({})", "optional({})", "optional(seq({}))")
+]
 _FORMAL = OpSchema.FormalParameter
 _VARIADIC = OpSchema.FormalParameterOption.Variadic
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 from xdsl.dialects.func import FuncOp
+from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 
 from irkit.dialects.onnx.structural import Function
 from irkit.dialects.onnx.values import constant_of, is_constant

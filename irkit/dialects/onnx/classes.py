@@ -164,7 +164,8 @@ def newest(domain: str) -> int | None:
 
 
 def _newest() -> dict[str, int]:
-    row = onnx.helper.VERSION_TABLE[-1]
+    # Rows: release, IR version, and the opsets of ai.onnx, ai.onnx.ml and, in newer rows, of training.
+    row = cast(Any, onnx.helper.VERSION_TABLE[-1])
     return {"": row[2], "ai.onnx.ml": row[3], "ai.onnx.preview.training": row[4], "ai.onnx.preview": 1}
 
 

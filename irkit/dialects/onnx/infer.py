@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import onnx
 import onnx.checker
@@ -152,7 +152,7 @@ def infer_node(cls: type[OnnxOp], node: Any, inputs: Iterable[tuple[str, SSAValu
     if cls.domain:
         opsets[cls.domain] = cls.since
     try:
-        outputs = schema._infer_node_outputs(  # pyright: ignore
+        outputs: dict[str, bytes] = cast(Any, schema)._infer_node_outputs(
             node.SerializeToString(), types, data, {}, opsets, onnx.IR_VERSION
         )
     except onnx.checker.ValidationError:
@@ -163,7 +163,7 @@ def infer_node(cls: type[OnnxOp], node: Any, inputs: Iterable[tuple[str, SSAValu
     made: list[Attribute] = []
     for index in range(n_out):
         name = node.output[index] if index < len(node.output) else ""
-        serialized: bytes | None = outputs.get(name)
+        serialized = outputs.get(name)
         made.append(type_from_bytes(serialized) if serialized else unknown)
     return made
 

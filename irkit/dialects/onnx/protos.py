@@ -313,7 +313,8 @@ def sparse_from_proto(proto: Proto, external: ExternalReader | None = None) -> S
         raise LoadError(f"a sparse tensor of rank {len(dims)} has indices of shape {list(indices.shape)}")
     if array.size and bool(((array < 0) | (array >= bounds)).any()):
         raise LoadError(f"an index of a sparse tensor of shape {list(dims)} lies outside")
-    flat = np.ravel_multi_index(tuple(array.T), dims) if array.ndim == 2 and array.size else array.reshape(-1)
+    matrix = array.ndim == 2 and array.size > 0
+    flat = cast(Any, np.ravel_multi_index(tuple(array.T), dims)) if matrix else array.reshape(-1)
     if bool((flat[1:] <= flat[:-1]).any()):
         raise LoadError(f"the indices of a sparse tensor of shape {list(dims)} are not in ascending order, each once")
     return SparseAttr(TensorAttr.of(values), TensorAttr.of(indices), DenseArrayBase.from_list(i64, list(dims)))
@@ -389,7 +390,7 @@ def _list(kind: str, items: list[Attribute]) -> ListAttr:
 def attr_to_proto(name: str, attr: Attribute) -> Proto:
     """The AttributeProto of an attribute."""
     kind = kind_of(attr)
-    proto = AttributeProto(name=name, type=AttributeProto.AttributeType.Value(kind))
+    proto = AttributeProto(name=name, type=cast(Any, AttributeProto.AttributeType.Value(kind)))
     value = cast(Any, attr)
     if isinstance(attr, RefAttr):
         proto.ref_attr_name = attr.attribute.data

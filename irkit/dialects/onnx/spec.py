@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import onnx.defs
 from onnx.defs import OpSchema
@@ -66,7 +66,7 @@ def spec_of_schema(schema: OpSchema) -> OpSpec:
     required: set[str] = set()
     attributes: dict[str, AttributeSpec] = {}
     for name, attribute in sorted(schema.attributes.items()):
-        kind = attribute.type.name
+        kind: str = cast(Any, attribute.type).name
         if kind == "GRAPH":
             graphs.append(name)
             if attribute.required:

@@ -1,4 +1,4 @@
-"""The ops that stand for what in an ONNX file is no node: initializers, absent inputs, graph outputs, functions, calls."""
+"""Ops for what is no node in an ONNX file: initializers, absent inputs, graph outputs, functions, calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a schema cannot say about an op: how its graphs fit its operands and results, which attributes exclude others."""
+"""What a schema can't say about an op: how its graphs fit its operands and results, which attributes exclude others."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def small() -> ik.Module:
 
 def test_the_face_says_what_is_there() -> None:
     module = small()
-    assert repr(module.inputs) == "{'x': tensor<?x2xf32, #onnx.dims<[\"N\", \"\"]>>}"
+    assert repr(module.inputs) == '{\'x\': tensor<?x2xf32, #onnx.dims<["N", ""]>>}'
     assert list(module.outputs) == ["y"]
     assert module.graph_name == "small"
     assert module.opsets == {"": 18}

@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import onnx.parser
 import pytest
 
 from irkit import backends
 from irkit.dialects import state
 from irkit.errors import VerifyError
+from irkit.frontends.onnx import load
 from irkit.ir.builder import Builder, Tensor
 from irkit.ir.module import Module
 from irkit.ir.names import set_out_names
@@ -590,3 +592,46 @@ def test_a_conflict_is_an_error_of_the_pass_too() -> None:
     module.block.insert_op_before(second, module.block.last_op)  # type: ignore[arg-type]
     with pytest.raises(VerifyError, match="nothing orders two accesses of variable 'v'"):
         LiftState().run(module)
+
+
+LOADED = """
+<ir_version: 10, opset_import: ["" : 21]>
+g (int64 n, float[2] x) => (float[2] last, float[N, 2] all) {
+  go = Constant <value = bool {1}> ()
+  last, all = Loop <body = b (int64 i, bool c, float[2] given) => (bool c_out, float[2] made, float[2] seen) {
+    c_out = Identity (c)
+    made = Add (given, given)
+    seen = Neg (made)
+  }> (n, go, x)
+}
+"""
+
+
+def test_names_and_declarations_of_a_file_keep_their_places() -> None:
+    proto = onnx.parser.parse_model(LOADED)
+    module = load(proto)
+    (loop,) = (op for op in module.block.ops if op.name == "onnx.Loop")
+    body = loop.regions[0].block
+    made = next(op for op in body.ops if op.name == "onnx.Add").results[0]
+    outer = Builder.before(loop, module.ctx)
+    total = state.variable(outer, "total", np.zeros(2, np.float32))
+    assert body.last_op is not None
+    state.assign_add(Builder.before(body.last_op, module.ctx), total, made)
+    pure = lift(module)
+
+    written = pure.to_onnx()
+    (node,) = (n for n in written.graph.node if n.op_type == "Loop")
+    assert (node.output[0], node.output[2]) == ("last", "all")
+    graph = node.attribute[0].g
+    assert [v.name for v in graph.input][:3] == ["i", "c", "given"]
+    assert [v.name for v in graph.output][:2] == ["c_out", "made"]
+    assert graph.output[3].name == "seen"
+    assert all(v.type.tensor_type.elem_type for v in (*graph.input, *graph.output))
+
+    signature, values = state.state_signature(pure), state.initial_state(pure)
+    feeds = {"n": np.array(2), "x": np.array([1, -1], np.float32)}
+    for backend in ("numpy", "onnxruntime"):
+        outputs, after = state.run_stateful(backends.compile(pure, backend), signature, feeds, values)
+        np.testing.assert_array_equal(outputs["last"], [4, -4])
+        np.testing.assert_array_equal(outputs["all"], [[-2, 2], [-4, 4]])
+        np.testing.assert_array_equal(after["total"], [6, -6])

@@ -1,8 +1,8 @@
 """Convolutions: Conv, ConvTranspose, ConvInteger, QLinearConv, DeformConv, Col2Im, CausalConvWithState.
 
-All take any number of spatial axes. ``_convolve`` picks among three ways: a kernel of one element is one GEMM on the
-input as it lies; a depthwise convolution multiplies and accumulates shifted runs of the flattened input; anything else
-copies its windows to columns (im2col) tile by tile and multiplies each tile straight into the output.
+All take any number of spatial axes. ``_convolve`` picks between two ways: a kernel of one element is one GEMM on the
+input as it lies; anything else copies its windows to columns (im2col) tile by tile and multiplies each tile straight
+into the output, group by group. Depthwise convolutions too: NumPy's loops over the rows of shifted planes are slower.
 
 Conventions: integer convolutions are computed exactly in float64 (every sum stays far below 2**53) and wrap to int32
 at the end, as the spec allows. QLinearConv quantizes as QuantizeLinear does, ``saturate(round(x / y_scale) + zero)``,
@@ -40,9 +40,6 @@ __all__: list[str] = []
 COLUMN_BYTES = 2 << 20
 """Size of the buffer of columns of one tile: it should stay in the cache between the copy and the GEMM."""
 
-DEPTHWISE_BYTES = 128 << 10
-"""Size of the part of the input that a depthwise convolution works on at a time."""
-
 Ints = Sequence[int] | None
 
 
@@ -75,9 +72,7 @@ def _convolve(
         y[...] = 0 if b is None else per_channel(b, y.ndim)
         return y
     x = pad_spatial(x, window, 0, budget)
-    if w.shape[1] == 1 and group > 1:
-        _depthwise(x, w, window, y)
-    elif prod(window.kernel) == 1:
+    if prod(window.kernel) == 1:
         step = (slice(None), slice(None), *spatial_slices(window, (0,) * len(window.out)))
         columns = x[step].reshape(x.shape[0], group, w.shape[1], -1)
         filters = w.reshape(group, -1, w.shape[1])
@@ -120,50 +115,6 @@ def _by_columns(x: np.ndarray, w: np.ndarray, b: np.ndarray | None, group: int, 
             np.matmul(filters, columns.reshape(group, depth // group, -1), out=part)
             if b is not None:
                 part += b.reshape(group, -1, 1)
-
-
-def _depthwise(x: np.ndarray, w: np.ndarray, window: Window, y: np.ndarray) -> None:
-    """Convolution where every output channel sees one input channel.
-
-    The input is split by stride into phases, each flattened; an element of the window is then one shift of one phase,
-    so the inner loops run over whole planes instead of rows. The few elements computed across row ends are dropped.
-    """
-    strides, rank = window.strides, len(window.out)
-    channels, multiplier = x.shape[1], w.shape[0] // x.shape[1]
-    plane = tuple(-(-r // s) for r, s in zip(window.reach, strides, strict=True))
-    span = prod(plane)
-    pitch = tuple(prod(plane[i + 1 :]) for i in range(rank))
-    length = 1 + sum((o - 1) * p for o, p in zip(window.out, pitch, strict=True))
-    taps: list[tuple[int, int]] = []
-    for offset in product(*(range(k) for k in window.kernel)):
-        at = [o * d for o, d in zip(offset, window.dilations, strict=True)]
-        phase = 0
-        for a, s in zip(at, strides, strict=True):
-            phase = phase * s + a % s
-        taps.append((phase, sum(a // s * p for a, s, p in zip(at, strides, pitch, strict=True))))
-    filters = w.reshape(channels, multiplier, len(taps))
-    tile = min(channels, max(1, DEPTHWISE_BYTES // (prod(strides) * span * x.itemsize)))
-    phases = np.zeros((prod(strides), tile, *plane), x.dtype)
-    flat = phases.reshape(prod(strides), tile, span)
-    total = np.empty((tile, span), x.dtype)
-    term = np.empty((tile, length), x.dtype)
-    valid = (slice(None), *(slice(0, o) for o in window.out))
-    for n, start in product(range(x.shape[0]), range(0, channels, tile)):
-        size = min(tile, channels - start)
-        for i, shift in enumerate(product(*(range(s) for s in strides))):
-            part = x[(n, slice(start, start + size), *(slice(a, None, s) for a, s in zip(shift, strides, strict=True)))]
-            phases[(i, slice(0, size), *(slice(0, p) for p in part.shape[1:]))] = part
-        for m in range(multiplier):
-            for t, (phase, at) in enumerate(taps):
-                run, factor = flat[phase, :size, at : at + length], filters[start : start + size, m, t, None]
-                if t == 0:
-                    np.multiply(run, factor, out=total[:size, :length])
-                else:
-                    np.multiply(run, factor, out=term[:size])
-                    total[:size, :length] += term[:size]
-            y[n, start * multiplier + m : (start + size) * multiplier : multiplier] = total[:size].reshape(
-                size, *plane
-            )[valid]
 
 
 @kernel("Conv")
@@ -469,7 +420,7 @@ def causal_conv_with_state(
     y = np.empty((batch, channels, length), widen(x).dtype)
     if y.size:
         window = plan_window(sequence.shape[2:], w.shape[2:], None, None, None)
-        _depthwise(widen(sequence), widen(w), window, y)
+        _by_columns(widen(sequence), widen(w), None, w.shape[0], window, y)
     if b is not None:
         y += per_channel(widen(b), 3)
     if activation != "none":

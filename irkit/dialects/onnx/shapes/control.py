@@ -102,11 +102,6 @@ def _scan_length(call: Call, n_states: int, n_scan: int) -> Dim:
     return (fixed or [s for s in sizes if s is not None] or [None])[0]
 
 
-def _any_shape(value_type: Attribute) -> Attribute:
-    info = tensor_info(value_type)
-    return unknown if info is None else tensor(info.dtype, None)
-
-
 @shape_rule("SequenceMap")
 def sequence_map(call: Call) -> list[Attribute] | None:
     return [intern(SeqType(t)) for t in yielded(call.regions[0])]

@@ -73,7 +73,7 @@ def classification(call: Call) -> list[Attribute] | None:
 
 
 @shape_rule("PRelu")
-def prelu(call: Call) -> list[Attribute] | None:
+def prelu(call: Call) -> Sequence[Attribute] | None:
     return unary(call)
 
 

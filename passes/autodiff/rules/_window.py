@@ -1,0 +1,209 @@
+"""What the rules of convolutions and pools share: sizes known or not, where windows lie, and their two transposes.
+
+A size is a number where the types tell it, and otherwise an int64 vector of one element that is computed when the graph
+runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeGuard
+
+import numpy as np
+
+from irkit.ir.builder import Builder, Tensor
+from irkit.passes.autodiff.registry import Vjp
+
+__all__ = [
+    "Size",
+    "Windows",
+    "cut",
+    "divided",
+    "known",
+    "maximum",
+    "padded",
+    "reshape",
+    "size_of",
+    "spatial",
+    "transposed",
+    "vector",
+    "weight_gradient",
+    "windows",
+]
+
+Size = int | Tensor
+
+
+def size_of(g: Vjp, value: Tensor, axis: int) -> Size:
+    """The size of an axis."""
+    found = value.shape[axis] if value.shape is not None else None
+    return found if isinstance(found, int) else g.size(value, axis)
+
+
+def spatial(g: Vjp, value: Tensor) -> list[Size]:
+    """The sizes of all axes but the first two."""
+    return [size_of(g, value, axis) for axis in range(2, g.rank(value))]
+
+
+def known(sizes: Sequence[Size]) -> TypeGuard[list[int]]:
+    """Whether all sizes are numbers."""
+    return all(isinstance(s, int) for s in sizes)
+
+
+def vector(b: Builder, sizes: Sequence[Size]) -> Tensor:
+    """Sizes as an int64 vector."""
+    if known(sizes):
+        return b.constant(np.asarray(sizes, np.int64))
+    parts = [b.constant(np.asarray([s], np.int64)) if isinstance(s, int) else s for s in sizes]
+    return parts[0] if len(parts) == 1 else b.Concat(*parts, axis=0)
+
+
+def reshape(b: Builder, value: Tensor, sizes: Sequence[Size]) -> Tensor:
+    """A value in a shape of these sizes, one of which may be -1."""
+    return b.Reshape(value, vector(b, sizes), allowzero=int(-1 not in [s for s in sizes if isinstance(s, int)]))
+
+
+def divided(b: Builder, size: Size, by: Size) -> Size:
+    """The quotient of sizes, rounded down."""
+    return size // by if isinstance(size, int) and isinstance(by, int) else b.Div(size, by)
+
+
+def maximum(b: Builder, size: Size, least: int) -> Size:
+    """The greater of a size and a number."""
+    return max(size, least) if isinstance(size, int) else b.Max(size, b.constant(np.asarray([least], np.int64)))
+
+
+def cut(b: Builder, value: Tensor, axes: Sequence[int], begin: Sequence[Size], size: Sequence[Size]) -> Tensor:
+    """The part of a value from ``begin``, of a size, along some axes."""
+    if not axes:
+        return value
+    stops = [a + n for a, n in zip(begin, size, strict=True)]
+    return b.Slice(value, vector(b, begin), vector(b, stops), b.constant(np.asarray(axes, np.int64)))
+
+
+def padded(b: Builder, value: Tensor, axes: Sequence[int], begin: Sequence[Size], end: Sequence[Size]) -> Tensor:
+    """A value with zeros around it along some axes; less than none cuts."""
+    return b.Pad(value, vector(b, [*begin, *end]), None, b.constant(np.asarray(axes, np.int64)))
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Where the windows of an op lie; every field has one entry a spatial axis.
+
+    Attributes:
+        size: of what the windows slide over.
+        out: how many windows there are.
+        kernel, strides, dilations: as of the op.
+        begin, end: the padding.
+    """
+
+    size: list[Size]
+    out: list[Size]
+    kernel: list[Size]
+    strides: list[int]
+    dilations: list[int]
+    begin: list[Size]
+    end: list[Size]
+
+    @property
+    def axes(self) -> list[int]:
+        """The spatial axes."""
+        return list(range(2, 2 + len(self.size)))
+
+    @property
+    def extent(self) -> list[Size]:
+        """How far each window reaches."""
+        return [(k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True)]
+
+    @property
+    def reach(self) -> list[Size]:
+        """How far all windows together reach, from the begin of the padding."""
+        return [(o - 1) * s + e for o, s, e in zip(self.out, self.strides, self.extent, strict=True)]
+
+
+def windows(g: Vjp, x: Tensor, y: Tensor, kernel: Sequence[Size]) -> Windows:
+    """The windows of an op that slides over x and gives y, from its attributes."""
+    b, rank = g.b, len(kernel)
+    strides: list[int] = list(g.attr("strides") or [1] * rank)
+    dilations: list[int] = list(g.attr("dilations") or [1] * rank)
+    size, out = spatial(g, x), spatial(g, y)
+    auto_pad: str = g.attr("auto_pad") or "NOTSET"
+    pads: list[Size] = list((g.attr("pads") if auto_pad == "NOTSET" else None) or [0] * 2 * rank)
+    found = Windows(size, out, list(kernel), strides, dilations, pads[:rank], pads[rank:])
+    if not auto_pad.startswith("SAME"):
+        return found
+    for i, (n, reach, extent) in enumerate(zip(size, found.reach, found.extent, strict=True)):
+        total = extent - 1 if strides[i] == 1 else maximum(b, reach - n, 0)
+        half = divided(b, total, 2)
+        found.begin[i], found.end[i] = (half, total - half) if auto_pad == "SAME_UPPER" else (total - half, half)
+    return found
+
+
+def _rest(win: Windows, i: int) -> int | None:
+    """What lies beyond the reach of the windows on an axis (less than none: what they reach beyond it), if known."""
+    n, reach, begin, end = win.size[i], win.reach[i], win.begin[i], win.end[i]
+    if isinstance(n, int) and isinstance(reach, int) and isinstance(begin, int):
+        return n - (reach - begin)
+    # With steps of 1, the windows reach to the end of the padding.
+    return -end if win.strides[i] == 1 and isinstance(end, int) else None
+
+
+def transposed(g: Vjp, ct: Tensor, w: Tensor, group: int, win: Windows) -> Tensor:
+    """What a convolution's cotangent is worth at its operand: each window's share is added where the window lies."""
+    b, rank = g.b, len(win.size)
+    fixed = known(win.begin)
+    rests = [_rest(win, i) if fixed else None for i in range(rank)]
+    begin = win.begin if fixed else [0] * rank
+    full = b.ConvTranspose(
+        ct,
+        w,
+        group=group,
+        strides=win.strides,
+        dilations=win.dilations,
+        pads=[*begin, *(0 if rest is None else max(0, -rest) for rest in rests)],
+        output_padding=[s - 1 if rest is None else max(0, rest) for s, rest in zip(win.strides, rests, strict=True)],
+    )
+    unsure = [i for i, rest in enumerate(rests) if rest is None]
+    starts: list[Size] = [0 if fixed else win.begin[i] for i in unsure]
+    return cut(b, full, [i + 2 for i in unsure], starts, [win.size[i] for i in unsure])
+
+
+def weight_gradient(g: Vjp, x: Tensor, ct: Tensor, group: int, win: Windows) -> Tensor:
+    """The cotangent of a convolution's weights from its input and its cotangent.
+
+    That is a convolution again, of the input by the cotangent, whose batch and channels change places, and its strides
+    and dilations too.
+    """
+    b, rank = g.b, len(win.size)
+    if not (known(win.begin) and known(win.end)):
+        x = padded(b, x, win.axes, win.begin, win.end)
+        win = Windows(spatial(g, x), win.out, win.kernel, win.strides, win.dilations, [0] * rank, [0] * rank)
+    swapped = [1, 0, *win.axes]
+    if group == 1:
+        data = b.Transpose(x, perm=swapped)
+    else:
+        batch, sizes = size_of(g, x, 0), spatial(g, x)
+        channels = divided(b, size_of(g, x, 1), group)
+        data = b.Transpose(
+            reshape(b, x, [batch, group, channels, *sizes]), perm=[2, 1, 0, *(axis + 1 for axis in win.axes)]
+        )
+        data = reshape(b, data, [channels, batch * group, *sizes])
+    found = b.Conv(
+        data,
+        b.Transpose(ct, perm=swapped),
+        group=group,
+        pads=[*win.begin, *win.end],
+        strides=win.dilations,
+        dilations=win.strides,
+    )
+    found = b.Transpose(found, perm=swapped)
+    # A remainder that no window reaches may leave room for more than the kernel.
+    longer = [i for i in range(rank) if not _exact(win, i)]
+    return cut(b, found, [i + 2 for i in longer], [0] * len(longer), [win.kernel[i] for i in longer])
+
+
+def _exact(win: Windows, i: int) -> bool:
+    """Whether the windows certainly leave less than one step of the kernel beyond their reach."""
+    rest, end = _rest(win, i), win.end[i]
+    return rest is not None and isinstance(end, int) and rest + end < win.dilations[i]
