@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import re
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Literal, TextIO
 
@@ -16,6 +14,7 @@ from xdsl.utils.exceptions import ArgSpecParseError
 
 from irkit.dialects.onnx import ONNX_OPSET
 from irkit.errors import PassError
+from irkit.ir.memory import paused_gc
 from irkit.ir.module import Module
 from irkit.passes.instrument import Instrumentation
 from irkit.passes.registry import find_pass, pass_names, suggestion
@@ -77,17 +76,6 @@ def _make(spec: ArgSpec) -> ModulePass:
         raise PassError(f"an option of pass '{spec.name}' has a wrong value: {error}") from None
 
 
-@contextmanager
-def _paused_gc() -> Generator[None]:
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 def optimize(
     module: Module,
     pipeline: str | Sequence[ModulePass] = "O2",
@@ -130,7 +118,7 @@ def optimize(
     run.print_after = print_after or run.print_after
     run.backends = tuple(backends)
     run.stream = stream or run.stream
-    with _paused_gc(), run.timed("optimize"):
+    with paused_gc(), run.timed("optimize"):
         with run.timed("clone"):
             made = module.clone()
         _set_target(made, target_opset)

@@ -6,9 +6,7 @@ claim. Functions stay untyped, since their callers decide.
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import onnx
@@ -35,11 +33,12 @@ from irkit.errors import InferenceError, IrkitError, LoadError, VerifyError
 from irkit.ir.attributes import int_attr, string, strings
 from irkit.ir.constants import SparseAttr, TensorAttr
 from irkit.ir.location import describe, node_location
+from irkit.ir.memory import paused_gc
 from irkit.ir.module import DEFAULT, GRAPH, Module, arg_attrs
 from irkit.ir.names import DECL, DOC, META, NAME, OUTS, REST, hint
 from irkit.ir.types import UnknownType, unknown
 
-__all__ = ["import_model", "paused_gc"]
+__all__ = ["import_model"]
 
 MAX_DEPTH = 64
 """How deeply graphs may be nested. Protobuf itself reads back no more than 31 levels."""
@@ -51,18 +50,6 @@ FunctionKey = tuple[str, str, str]
 
 NOT_DECLARED = NoneType()
 AS_INFERRED = UnitAttr()
-
-
-@contextmanager
-def paused_gc() -> Iterator[None]:
-    """Without cyclic garbage collection: building many small objects would run it over and over for nothing."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 class _Unsorted(Exception):

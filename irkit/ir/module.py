@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, cast
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, ModuleOp, NoneType, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.traits import IsolatedFromAbove, IsTerminator
 from xdsl.utils.exceptions import VerifyException
 
 from irkit.errors import VerifyError
 from irkit.ir.attributes import int_attr, string, text_of
 from irkit.ir.location import describe
+from irkit.ir.memory import paused_gc
 from irkit.ir.names import NAME
 
 if TYPE_CHECKING:
@@ -155,7 +156,8 @@ class Module:
 
     def clone(self) -> Module:
         """A copy that shares types, attributes and constants, and nothing that can change."""
-        return Module(self.op.clone(), self.ctx)
+        with paused_gc():
+            return Module(cast(ModuleOp, _copy(self.op, {})), self.ctx)
 
     def verify(self) -> Module:
         """Checks every rule of the IR; returns the module.
@@ -187,6 +189,36 @@ class Module:
     def to_onnx(self, opset: int | Mapping[str, int] | None = None, **options: Any) -> onnx.ModelProto:
         """The module as an ONNX model; see ``irkit.backends.onnx.export`` for the options."""
         return cast("onnx.ModelProto", importlib.import_module("irkit.backends.onnx").export(self, opset, **options))
+
+
+def _copy(op: Operation, values: dict[SSAValue, SSAValue]) -> Operation:
+    """A copy of an op and of all in it; xDSL's own clone takes about twice as long."""
+    made = type(op).create(
+        operands=[values.get(v, v) for v in op.operands],
+        result_types=[r.type for r in op.results],
+        properties=op.properties,
+        attributes=op.attributes,
+        location=op.location,
+        regions=[_copy_region(region, values) for region in op.regions],
+    )
+    for mine, theirs in zip(op.results, made.results, strict=True):
+        theirs.name_hint = mine.name_hint
+        values[mine] = theirs
+    return made
+
+
+def _copy_region(region: Region, values: dict[SSAValue, SSAValue]) -> Region:
+    made = Region()
+    for block in region.blocks:
+        copy = Block(arg_types=[arg.type for arg in block.args])
+        for mine, theirs in zip(block.args, copy.args, strict=True):
+            theirs.name_hint = mine.name_hint
+            theirs.location = mine.location
+            values[mine] = theirs
+        for op in block.ops:
+            copy.add_op(_copy(op, values))
+        made.add_block(copy)
+    return made
 
 
 def _names(attrs: ArrayAttr[DictionaryAttr] | None, count: int, fallback: str) -> list[str]:

@@ -7,7 +7,6 @@ dialects) is read from its beginning by xDSL's parser; both give equal modules.
 
 from __future__ import annotations
 
-import gc
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -44,6 +43,7 @@ from irkit.errors import ParseError
 from irkit.ir.attributes import int_attr
 from irkit.ir.constants import ConstantData, TensorAttr, decode_base64, resolve_digest, resolving
 from irkit.ir.location import node_location, unchecked
+from irkit.ir.memory import paused_gc
 from irkit.ir.module import Module
 from irkit.ir.names import hint
 from irkit.ir.types import intern, scalar_dims, tensor_info
@@ -75,17 +75,11 @@ def parse_module(
     Raises:
         ParseError: with the place and what was expected there.
     """
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        with resolving(constants or {}):
-            try:
-                op = _LineParser(text, ctx, file).parse()
-            except _OtherLayout:
-                op = _parse_any(text, ctx, file)
-    finally:
-        if collecting:
-            gc.enable()
+    with paused_gc(), resolving(constants or {}):
+        try:
+            op = _LineParser(text, ctx, file).parse()
+        except _OtherLayout:
+            op = _parse_any(text, ctx, file)
     return Module(op, ctx)
 
 

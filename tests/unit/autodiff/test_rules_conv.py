@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checks import check
+
+from tests.unit.autodiff.checks import check
 
 RNG = np.random.default_rng(5)
 
