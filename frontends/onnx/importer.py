@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import onnx
 from onnx import AttributeProto
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, NoneType, StringAttr, UnitAttr
+from xdsl.dialects.builtin import ArrayAttr, LocationAttr, ModuleOp, NoneType, StringAttr, UnitAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
@@ -358,13 +358,12 @@ class _GraphBuilder:
             operands.append(value)
         location = node_location(self.importer.file, node.name, index)
         try:
-            op = self._make(node, operands)
+            op = self._make(node, operands, location)
         except IrkitError as error:
             if error.where:
                 raise
             name = error.op or f"onnx.{node.op_type}"
             raise LoadError(error.message, op=name, where=describe(location), hint=error.hint) from None
-        op.location = location
         attributes = op.attributes
         if node.HasField("name"):
             attributes[NAME] = string(node.name)
@@ -398,10 +397,12 @@ class _GraphBuilder:
         if any(not isinstance(d, NoneType) for d in declared):
             op.attributes[DECL] = ArrayAttr(declared)
 
-    def _make(self, node: Proto, operands: Sequence[SSAValue]) -> Operation:
+    def _make(self, node: Proto, operands: Sequence[SSAValue], location: LocationAttr) -> Operation:
         cls, older = self._class(node)
         if issubclass(cls, ForeignOp):
-            return self._foreign(cls, node, operands)
+            foreign = self._foreign(cls, node, operands)
+            foreign.location = location
+            return foreign
         onnx_class = cast("type[OnnxOp]", cls)
         if older is not None:
             _check_older(node, older)
@@ -425,7 +426,9 @@ class _GraphBuilder:
         except InferenceError:
             # What does not fit is found again, and reported, by the infer-shapes pass and by a run.
             types = [unknown] * n_out
-        return onnx_class.create(operands=operands, result_types=types, properties=properties, regions=regions)
+        return onnx_class.create(
+            operands=operands, result_types=types, properties=properties, regions=regions, location=location
+        )
 
     def _attribute(self, proto: Proto) -> Attribute:
         if proto.ref_attr_name:

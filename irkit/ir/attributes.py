@@ -36,7 +36,18 @@ from xdsl.ir import Attribute, TypeAttribute
 
 from irkit.ir.constants import FloatsAttr, ListAttr, ProtoAttr, RefAttr, SparseAttr, TensorAttr, constant
 
-__all__ = ["from_attr", "int_attr", "kind_of", "string", "strings", "text_of", "texts_of", "to_attr"]
+__all__ = ["from_attr", "int_attr", "kind_of", "string", "strings", "text_of", "texts_of", "to_attr", "unchecked"]
+
+
+def unchecked(cls: type[Attribute], **fields: Any) -> Any:
+    """An attribute with these fields, unchecked.
+
+    xDSL's constructors take microseconds to check them, those of locations tens, and refuse names that aren't ASCII.
+    """
+    made: Any = object.__new__(cls)
+    for name, value in fields.items():
+        object.__setattr__(made, name, value)
+    return made
 
 
 @cache
@@ -68,7 +79,7 @@ def text_of(attr: Attribute) -> str:
 
 def strings(texts: Iterable[str | bytes]) -> ArrayAttr[Attribute]:
     """An array of texts."""
-    return ArrayAttr([string(text) for text in texts])
+    return unchecked(ArrayAttr, data=tuple(string(text) for text in texts))
 
 
 def texts_of(attr: Attribute) -> tuple[str, ...]:

@@ -22,20 +22,9 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from irkit.ir.attributes import string
+from irkit.ir.attributes import string, unchecked
 
-__all__ = ["describe", "fused", "node_location", "source_location", "sources", "unchecked", "where"]
-
-
-def unchecked(cls: type[Attribute], **fields: Any) -> Any:
-    """An attribute with these fields, unchecked.
-
-    xDSL's constructors take microseconds to check them, those of locations tens, and refuse names that aren't ASCII.
-    """
-    made: Any = object.__new__(cls)
-    for name, value in fields.items():
-        object.__setattr__(made, name, value)
-    return made
+__all__ = ["describe", "fused", "node_location", "source_location", "sources", "where"]
 
 
 @cache
@@ -51,7 +40,8 @@ def node_location(file: str, name: str, index: int) -> LocationAttr:
 
 def source_location(file: str, line: int, column: int = 0) -> LocationAttr:
     """A line of source code."""
-    return unchecked(FileLineColLoc, filename=_file(file), line=IntAttr(line), column=IntAttr(column))
+    numbers = {"line": unchecked(IntAttr, data=line), "column": unchecked(IntAttr, data=column)}
+    return unchecked(FileLineColLoc, filename=_file(file), **numbers)
 
 
 def fused(locations: Iterable[LocationAttr], by: str) -> LocationAttr:

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from math import prod
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -304,7 +306,8 @@ class _Run:
         self.last_use = {name: n for n, call in enumerate(program.calls) for name in call.operands}
         self.over = self._candidates(over)
         self.whole = self._compile_whole()
-        self.tile, self.buffers = self._compile_tile()
+        self.tile: Callable[..., None] | None = None
+        self.buffers = 0
 
     def __call__(self, *operands: np.ndarray) -> tuple[Any, ...]:
         try:
@@ -342,6 +345,10 @@ class _Run:
         tiles = self.remembered[shapes]
         if tiles is None or any(x.dtype != program.element for x in operands):
             return self.whole(*operands)
+        if self.tile is None:
+            # Set last: another thread may look at the same time.
+            tile, self.buffers = self._compile_tile()
+            self.tile = tile
         taken: set[int] = set()
         results = tuple(self._target(operands, candidates, tiles.shape, taken) for candidates in self.over)
         buffers = [np.empty(tiles.buffer, program.element) for _ in range(self.buffers)]
@@ -442,8 +449,14 @@ class _Run:
 
 
 def _function(name: str, lines: list[str], names: dict[str, Any]) -> Callable[..., Any]:
-    exec(compile("\n".join(lines), "<elementwise>", "exec"), names)
+    exec(_code("\n".join(lines)), names)
     return names[name]
+
+
+@lru_cache(4096)
+def _code(source: str) -> CodeType:
+    """Graphs repeat themselves: many runs have the same source, and differ in what its names stand for."""
+    return compile(source, "<elementwise>", "exec")
 
 
 def _cuts(shape: tuple[int, ...], places: Sequence[tuple[Any, ...]], rank: int) -> list[Any] | None:

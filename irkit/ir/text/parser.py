@@ -40,9 +40,9 @@ from xdsl.utils.exceptions import ParseError as XdslParseError
 from xdsl.utils.mlir_lexer import MLIRTokenKind
 
 from irkit.errors import ParseError
-from irkit.ir.attributes import int_attr
+from irkit.ir.attributes import int_attr, unchecked
 from irkit.ir.constants import ConstantData, TensorAttr, decode_base64, resolve_digest, resolving
-from irkit.ir.location import node_location, unchecked
+from irkit.ir.location import node_location
 from irkit.ir.memory import paused_gc
 from irkit.ir.module import Module
 from irkit.ir.names import hint

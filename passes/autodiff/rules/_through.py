@@ -26,7 +26,8 @@ def through(g: Vjp, forward: Forward, operands: Sequence[Tensor | None]) -> list
     as constant.
 
     Args:
-        forward: given a builder and the operands (None for an absent one), builds the results: one Tensor, or several.
+        forward: given a builder and the operands (None for an absent one), builds the results: one Tensor, or several;
+            ``g`` builds there meanwhile.
         operands: as many of the op's as the code takes.
 
     Returns:
@@ -41,7 +42,11 @@ def through(g: Vjp, forward: Forward, operands: Sequence[Tensor | None]) -> list
     with b.nested([value.type for value in outer]) as (inner, args):
         each = iter(args)
         places = [None if x is None else next(each) for x in operands]
-        found = forward(inner, *places)
+        g.b = inner
+        try:
+            found = forward(inner, *places)
+        finally:
+            g.b = b
         results: list[Tensor] = [found] if isinstance(found, Tensor) else list(found)
         wanted = [i for i, place in enumerate(places) if place is not None and g.needs(i)]
         sources = [cast(Tensor, places[i]) for i in wanted]
@@ -79,8 +84,9 @@ def through_body(g: Vjp) -> list[Tensor | None]:
         found = instantiate(b, copy)
         copy.erase()
         if found is None:
-            raise UnsupportedError("its function body, by which it would be differentiated, does not fit",
-                                   op=op.name, where=where(op))
+            raise UnsupportedError(
+                "its function body, by which it would be differentiated, does not fit", op=op.name, where=where(op)
+            )
         return found
 
     return through(g, forward, [g.x(i) for i in range(g.n_operands)])

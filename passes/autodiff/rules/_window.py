@@ -18,6 +18,7 @@ from irkit.passes.autodiff.registry import Vjp
 __all__ = [
     "Size",
     "Windows",
+    "counted",
     "cut",
     "divided",
     "known",
@@ -62,6 +63,14 @@ def vector(b: Builder, sizes: Sequence[Size]) -> Tensor:
 def reshape(b: Builder, value: Tensor, sizes: Sequence[Size]) -> Tensor:
     """A value in a shape of these sizes, one of which may be -1."""
     return b.Reshape(value, vector(b, sizes), allowzero=int(-1 not in [s for s in sizes if isinstance(s, int)]))
+
+
+def counted(b: Builder, size: Size) -> Tensor:
+    """0, 1, 2, ... as int64."""
+    if isinstance(size, int):
+        return b.constant(np.arange(size, dtype=np.int64))
+    zero, one = (b.constant(np.asarray(v, np.int64)) for v in (0, 1))
+    return b.Range(zero, b.Reshape(size, b.constant(np.asarray([], np.int64))), one)
 
 
 def divided(b: Builder, size: Size, by: Size) -> Size:

@@ -12,6 +12,7 @@ from irkit.passes.autodiff.rules._through import through
 from irkit.passes.autodiff.rules._window import (
     Size,
     Windows,
+    counted,
     cut,
     divided,
     known,
@@ -162,19 +163,11 @@ def _product(sizes: list[Size]) -> Size:
 def _grid(b: Builder, win: Windows, axis: int, taps: Size) -> Tensor:
     """Where the taps of all windows lie along an axis, before they are moved: (taps, 1, ..., out, ..., 1) as int64."""
     rank = len(win.size)
-    steps = reshape(b, _counted(b, win.out[axis]) * win.strides[axis], [-1 if i == axis else 1 for i in range(rank)])
-    inner = _counted(b, win.kernel[axis]) * win.dilations[axis]
+    steps = reshape(b, counted(b, win.out[axis]) * win.strides[axis], [-1 if i == axis else 1 for i in range(rank)])
+    inner = counted(b, win.kernel[axis]) * win.dilations[axis]
     inner = reshape(b, inner, [-1 if i == axis else 1 for i in range(rank)])
     inner = reshape(b, b.Expand(inner, vector(b, win.kernel)), [taps, *[1] * rank])
     return b.Sub(b.Add(inner, steps), vector(b, [win.begin[axis]]))
-
-
-def _counted(b: Builder, size: Size) -> Tensor:
-    """0, 1, 2, ... as int64."""
-    if isinstance(size, int):
-        return b.constant(np.arange(size, dtype=np.int64))
-    zero, one = (b.constant(np.asarray(v, np.int64)) for v in (0, 1))
-    return b.Range(zero, b.Reshape(size, b.constant(np.asarray([], np.int64))), one)
 
 
 def _sampled(b: Builder, g: Vjp, flat: Tensor, at: list[Tensor], size: list[Size]) -> Tensor:
@@ -197,7 +190,8 @@ def _sampled(b: Builder, g: Vjp, flat: Tensor, at: list[Tensor], size: list[Size
             whole = b.Cast(b.Max(b.Min(place, last), g.const(0.0, a)), to=7)
             index = whole if index is None else b.Add(b.Mul(index, vector(b, [n])), whole)
             weight = far if weight is None else b.Mul(weight, far)
-        assert index is not None and weight is not None
+        assert index is not None
+        assert weight is not None
         groups, channels = (b.Shape(flat, start=i, end=i + 1) for i in (0, 1))
         index = reshape(b, index, [groups, 1, -1])
         index = b.Expand(index, vector(b, [1, channels, 1]))
