@@ -12,7 +12,7 @@ from irkit.ir.builder import Builder, Tensor
 from irkit.ir.location import where
 from irkit.passes.autodiff.registry import Gradients, Vjp, proven_zero, vjp
 from irkit.passes.autodiff.rules._through import through
-from irkit.passes.autodiff.rules._window import Size, counted, cut, reshape, size_of, spatial, vector
+from irkit.passes.autodiff.rules._window import Size, cut, reshape, size_of, spatial, vector
 
 proven_zero("Resize", "sizes", [3])
 proven_zero("AffineGrid CenterCropPad", "sizes", [1])
