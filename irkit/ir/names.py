@@ -44,9 +44,14 @@ _NOT_IDENTIFIER = re.compile(r"[^A-Za-z0-9_$.-]")
 _COUNTERS = re.compile(r"(_\d+)+$")
 
 
-def hint(name: str) -> str | None:
-    """An SSA name that resembles this one: legal in MLIR, and without the counters that xDSL's printer appends."""
-    text = _COUNTERS.sub("", _NOT_IDENTIFIER.sub("_", name))
+def hint(name: str | bytes) -> str | None:
+    """An SSA name that resembles this one: legal in MLIR, and without the counters that xDSL's printer appends.
+
+    Args:
+        name: bytes where a file has a name that is not UTF-8.
+    """
+    plain = name.decode("utf-8", "replace") if isinstance(name, bytes) else name
+    text = _COUNTERS.sub("", _NOT_IDENTIFIER.sub("_", plain))
     if not text or text == "_":
         return None
     return text if not (text[0].isdigit() or text[0] in ".-") else f"v{text}"

@@ -35,9 +35,10 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import IRDLOperation
-from xdsl.parser import Parser
+from xdsl.parser import Parser, ParserState
 from xdsl.utils.exceptions import ParseError as XdslParseError
-from xdsl.utils.mlir_lexer import MLIRTokenKind
+from xdsl.utils.lexer import Input
+from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind
 
 from irkit.errors import ParseError
 from irkit.ir.attributes import int_attr, unchecked
@@ -90,8 +91,18 @@ class _OtherLayout(Exception):
     """The text is not as we print it; it may be right all the same."""
 
 
+class _Lexer(MLIRLexer):
+    """xDSL's lexer, whose own pattern takes exponential time on a string that never ends."""
+
+    _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]++|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
+
+
 class _AnyParser(Parser):
     """xDSL's parser, which also reads the spellings of locations that xDSL prints but does not read."""
+
+    def __init__(self, ctx: Context, text: str) -> None:
+        super().__init__(ctx, "")
+        self._parser_state = ParserState(_Lexer(Input(text, "<unknown>")))
 
     def _parse_location(self) -> LocationAttr:
         found = self.parse_optional_attribute() if self._current_token.kind in _STRINGS else None
