@@ -143,7 +143,7 @@ def _run(model: Any, feeds: dict[str, Any]) -> dict[str, Any] | None:
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    ort.set_seed(0)
+    ort.set_seed(1)  # with 0 all kernels draw alike
     try:
         session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
         names = [o.name for o in session.get_outputs()]

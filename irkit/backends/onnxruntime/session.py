@@ -99,8 +99,8 @@ class OnnxRuntimeExecutable(Executable):
         self._profile: list[NodeProfile] | None = None if profile else []
         self._prepared = prepare(module)
         if any(op.has_trait(Random) for op in module.walk()):
-            # One generator seeds the kernels of all sessions as they are made.
-            runtime().set_seed(secrets.randbits(31) if seed is None else seed & 0x7FFFFFFF)
+            # One generator seeds the kernels of all sessions as they are made. Never 0: with it they all draw alike.
+            runtime().set_seed(1 + (secrets.randbits(30) if seed is None else seed % (1 << 30)))
         self.session, self.opsets = self._open(module, wanted, threads, optimize)
         self.providers: list[str] = self.session.get_providers()
         if device != "cpu" and self.providers[0] != wanted[0][0]:

@@ -380,3 +380,12 @@ def test_the_module_is_not_changed() -> None:
     before = str(module)
     compile(module, "onnxruntime")
     assert str(module) == before
+
+
+@pytest.mark.parametrize("seed", [0, 1, 1 << 30, -1])
+def test_two_random_ops_draw_different_numbers_whatever_the_seed(seed: int) -> None:
+    b = ik.Builder()
+    x = b.input("x", "float32", [8])
+    b.output(b.RandomUniformLike(x) - b.RandomUniformLike(x), "y")
+    compiled = ik.compile(b.module(), "onnxruntime", seed=seed)
+    assert np.all(compiled(np.zeros(8, np.float32)) != 0)
