@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Literal, TextIO
+from typing import Literal, TextIO, cast
 
 from xdsl.passes import ModulePass
 from xdsl.utils.arg_spec import ArgSpec
@@ -78,7 +78,7 @@ def _make(spec: ArgSpec) -> ModulePass:
 
 def optimize(
     module: Module,
-    pipeline: str | Sequence[ModulePass] = "O2",
+    pipeline: str | ModulePass | Sequence[str | ModulePass] = "O2",
     *,
     check: Literal["each", "end"] | None = None,
     backends: Sequence[str] = ("numpy",),
@@ -110,7 +110,11 @@ def optimize(
     """
     if check not in (None, "each", "end"):
         raise PassError(f"check is None, 'each' or 'end', not {check!r}")
-    steps = parse_pipeline(pipeline) if isinstance(pipeline, str) else list(pipeline)
+    parts = [pipeline] if isinstance(pipeline, str | ModulePass) else pipeline
+    steps = [step for part in parts for step in (parse_pipeline(part) if isinstance(part, str) else [part])]
+    for step in steps:
+        if not isinstance(cast(object, step), ModulePass):
+            raise PassError(f"{step!r} is no pass", hint="give names as text, or instances of passes")
     _check_print_after(print_after, steps)
     run = instrumentation or Instrumentation()
     run.verify_each |= verify_each

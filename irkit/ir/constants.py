@@ -269,6 +269,8 @@ def constant(value: object, element: object = None, shape: tuple[int, ...] | Non
         strings = np.asarray(value, object)
         array = np.empty(strings.shape, object)
         for index, item in enumerate(strings.reshape(-1)):
+            if not isinstance(item, str | bytes):
+                raise TypeError(f"a constant is made of numbers or strings, not of {type(item).__name__}")
             array.reshape(-1)[index] = item if isinstance(item, bytes) else str(item).encode("utf-8", "surrogateescape")
     if shape is not None and array.shape != ():
         raise ValueError(f"a splat is made of one element, not of shape {array.shape}")

@@ -99,6 +99,8 @@ def test_results_are_as_many_as_the_schema_says_or_as_asked() -> None:
         (lambda b, x: b.Softmax(x, axes=1), TypeError, ["axes", "axis"]),
         (lambda b, x: b.If(True, then_branch=lambda b: x), TypeError, ["else_branch"]),
         (lambda b, x: b.Loop(1, None, x, body=lambda b, i: i), InferenceError, ["takes 3 inputs", "takes 1"]),
+        (lambda b, x: b.Loop(1, None, x, body=lambda b, i, c, s: s * 2), InferenceError, ["carries 1", "gives 1"]),
+        (lambda b, x: b.Concat([x, x], axis=0), TypeError, ["not of Tensor"]),
         (lambda b, x: bool(x), TypeError, ["truth value"]),
         (lambda b, x: list(x), TypeError, ["iterated"]),
     ],

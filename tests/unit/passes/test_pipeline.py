@@ -278,3 +278,15 @@ def test_a_long_chain_is_linear() -> None:
 
     calls(40)
     assert calls(4000) < 11 * calls(400)
+
+
+def test_a_pipeline_may_be_given_in_parts_and_what_is_no_pass_is_refused() -> None:
+    b = ik.Builder()
+    x = b.input("x", "float32", [2])
+    b.output(b.Identity(x) + b.Identity(x), "y")
+    module = b.module()
+    whole = ik.optimize(module, "canonicalize,cse,dce")
+    assert ik.optimize(module, ["canonicalize,cse", "dce"]) == whole
+    assert ik.optimize(module, parse_pipeline("canonicalize")[0]) == ik.optimize(module, "canonicalize")
+    with pytest.raises(PassError, match="is no pass"):
+        ik.optimize(module, [42])  # type: ignore[list-item]

@@ -69,6 +69,11 @@ def if_(call: Call) -> list[Attribute] | None:
 def loop(call: Call) -> list[Attribute] | None:
     found = yielded(call.regions[0])[1:]
     states = [v.type for v in call.operands[2:]]
+    if len(found) < len(states) or not yielded(call.regions[0]):
+        given = len(yielded(call.regions[0]))
+        raise InferenceError(
+            f"the body of a Loop that carries {len(states)} values must give the condition and these, but gives {given}"
+        )
     trips = call.constant(0)
     # A condition may end the loop early.
     endless = len(call.operands) < 2 or call.type(1) is None
