@@ -22,7 +22,7 @@ $(READY): pyproject.toml
 	@test -x $(PY) -a -z "$(filter-out $(READY),$(wildcard $(STAMPS)/cpu $(STAMPS)/cuda))" \
 		|| $(PYTHON) -m venv --clear $(VENV)
 	$(PY) -m pip install --quiet --upgrade "pip>=25.1"
-	$(PY) -m pip install --quiet --editable ".[$(EXTRA),rich]" --group test
+	$(PY) -m pip install --quiet --editable ".[$(EXTRA),rich,images]" --group test
 	$(PY) -m pip install --quiet --no-deps "magika==1.*"
 	@mkdir -p $(STAMPS) && touch $@
 

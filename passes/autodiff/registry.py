@@ -14,11 +14,12 @@ through its function body.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.ir import Operation, OpResult, SSAValue, SSAValues
 
 from irkit.dialects.onnx.structural import ForeignOp
 from irkit.dialects.onnx.values import constant_of
@@ -41,6 +42,7 @@ __all__ = [
     "proven_zero",
     "refused",
     "vjp",
+    "zero_value",
 ]
 
 Gradients = Sequence[Tensor | None]
@@ -99,6 +101,15 @@ def key_of(op: Operation) -> Key | None:
 def differentiable(kind: DType | None) -> bool:
     """Whether values of this dtype have gradients: floats, and complex ones as pairs of them."""
     return kind is not None and kind.kind in ("float", "complex")
+
+
+_FOLDS: dict[str, Callable[[int, int], int]] = {
+    "Add": operator.add,
+    "Sub": operator.sub,
+    "Mul": operator.mul,
+    "Max": max,
+    "Min": min,
+}
 
 
 class Vjp:
@@ -174,6 +185,11 @@ class Vjp:
         found = self.constant(index)
         return None if found is None else [int(v) for v in found.array().reshape(-1)]
 
+    def ints_of(self, value: Tensor) -> list[int] | None:
+        """The integers that a constant value holds, flat; None where it is none."""
+        found = constant_of(value.ssa)
+        return None if found is None else [int(v) for v in found.array().reshape(-1)]
+
     # Values
 
     def const(self, value: object, like: Tensor | None = None) -> Tensor:
@@ -227,6 +243,20 @@ class Vjp:
             else:
                 found = self.b.Mul(found, self.size(value, axis))
         return self.b.Mul(found, total) if total != 1 else found
+
+    def fold(self, op_type: str, x: Tensor, y: Tensor) -> Tensor:
+        """``Add``, ``Sub``, ``Mul``, ``Max`` or ``Min`` of vectors of one integer, computed here where both are known."""
+        known = self.ints_of(x), self.ints_of(y)
+        if known[0] is None or known[1] is None:
+            return self.b.op(op_type, x, y)
+        return self.i64([_FOLDS[op_type](known[0][0], known[1][0])])
+
+    def join(self, parts: Sequence[Tensor]) -> Tensor:
+        """Vectors of integers end to end; a constant where all are."""
+        known = [self.ints_of(p) for p in parts]
+        if all(k is not None for k in known):
+            return self.i64([v for k in known if k is not None for v in k])
+        return self.b.Concat(*parts, axis=0)
 
     def zeros(self, shape: Tensor, kind: DType) -> Tensor:
         """Zeros of a shape given as an int64 vector."""
@@ -296,10 +326,7 @@ def add_results(op: TensorOp, count: int) -> None:
     """Gives an op the optional results that it lacks, in place, so that it has ``count`` of them."""
     old = len(op.results)
     types = type(op).infer_types(list(op.operands), op.properties, list(op.regions), count)
-    op.results = type(op.results)(
-        *op.results,
-        *(OpResult(types[i], op, i) for i in range(old, count)),  # pyright: ignore[reportArgumentType]
-    )
+    op.results = SSAValues([*op.results, *(OpResult(types[i], op, i) for i in range(old, count))])
     if OUTS in op.attributes:
         set_out_names(op, [*out_names(op), *[""] * (count - len(out_names(op)))])
 
@@ -313,6 +340,15 @@ def zeros_like(b: Builder, value: Tensor) -> Tensor:
         sizes = b.constant(np.asarray(shape, np.int64))
         return b.constant(np.zeros((), value.dtype.numpy)) if not shape else b.Expand(_zero(b, value), sizes)
     return b.Expand(_zero(b, value), b.Shape(value))
+
+
+def zero_value(b: Builder, value: Tensor) -> Tensor:
+    """The zero of a value's tangent space: zeros for a tensor, a sequence or an optional of them."""
+    if isinstance(value.type, SeqType):
+        return b.SequenceMap(value, body=zeros_like)
+    if isinstance(value.type, OptType):
+        return b.Optional(zero_value(b, b.OptionalGetElement(value)))
+    return zeros_like(b, value)
 
 
 def _zero(b: Builder, value: Tensor) -> Tensor:
@@ -355,10 +391,9 @@ def _unsure(source: int | str | None, target: int | str | None) -> bool:
 
 def _unbroadcast_at_run_time(b: Builder, value: Tensor, like: Tensor) -> Tensor:
     """Of equal ranks: sums over the axes whose sizes differ."""
-    target = b.Shape(like)
-    differ = b.Not(b.Equal(b.Shape(value), target))
+    differ = b.Not(b.Equal(b.Shape(value), b.Shape(like)))
     axes = b.Reshape(b.NonZero(differ), b.constant(np.asarray([-1], np.int64)))
-    return b.Reshape(b.ReduceSum(value, axes, keepdims=1, noop_with_empty_axes=1), target, allowzero=1)
+    return b.ReduceSum(value, axes, keepdims=1, noop_with_empty_axes=1)
 
 
 def _unbroadcast_unranked(b: Builder, value: Tensor, like: Tensor) -> Tensor:

@@ -131,7 +131,10 @@ def _reads_live(op: Operation, live: set[SSAValue]) -> bool:
     """Whether an op depends on a live value in a way that counts."""
     if any(value in live and zero_reason(op, i) is None for i, value in enumerate(op.operands)):
         return True
-    return bool(op.regions) and any(value in live for value in read_by(op)) and zero_reason(op, 0) is None
+    key = key_of(op)
+    if not op.regions or key is None or (*key, "*") in PROVEN_ZERO:
+        return False
+    return any(value in live for region in op.regions for inner in region.walk() for value in inner.operands)
 
 
 def live_values(ops: Iterable[Operation], inputs: Iterable[SSAValue]) -> set[SSAValue]:
@@ -244,13 +247,19 @@ def add_values(b: Builder, x: Tensor, y: Tensor) -> Tensor:
     """The sum of two cotangents: of tensors, or of sequences, element by element."""
     if isinstance(x.type, SeqType):
         return b.SequenceMap(x, y, body=lambda b, p, q: b.Add(p, q))
+    if isinstance(x.type, OptType):
+        return b.Optional(add_values(b, b.OptionalGetElement(x), b.OptionalGetElement(y)))
     return b.Add(x, y)
 
 
 def _needs_expansion(op: Operation) -> bool:
     if isinstance(op, OnnxOp) and not op.current:
         return True
-    return key_of(op) not in RULES
+    return key_of(op) not in RULES or any(_foreign_call(inner) for inner in op.walk() if op.regions)
+
+
+def _foreign_call(op: Operation) -> bool:
+    return isinstance(op, Call) and key_of(op) not in RULES
 
 
 def _expand(op: Operation, b: Builder) -> None:
@@ -260,6 +269,11 @@ def _expand(op: Operation, b: Builder) -> None:
         UnsupportedError: if that is not possible.
     """
     key = key_of(op)
+    if key in RULES and not (isinstance(op, OnnxOp) and not op.current):
+        # What its graphs call is made part of them, since they are differentiated elsewhere.
+        for inner in [inner for inner in op.walk() if _foreign_call(inner)]:
+            _expand(inner, b)
+        return
     reason = REFUSED.get(key) if key is not None else None
     if reason is None and isinstance(op, OnnxOp):
         if opsets.upgrade_op(op, b.ctx) or opsets.decompose_op(op, b.ctx) or opsets.expand_function_body(op, b.ctx):
@@ -285,10 +299,12 @@ def _inline(call: Call, b: Builder) -> bool:
     functions = functions_of(top) if isinstance(top, ModuleOp) else {}
     functions.update({op.key: op for op in b.declared if isinstance(op, Function)})
     body = Specializer(functions, b.ctx).function(call).body
-    absent = Builder.before(call, b.ctx).absent
-    values = list(call.operands) + [absent()] * (len(body.args) - len(call.operands))
+    values = list(call.operands)
+    if len(values) < len(body.args):
+        values += [Builder.before(call, b.ctx).absent()] * (len(body.args) - len(values))
     mapping: dict[SSAValue, SSAValue] = dict(zip(body.args, values, strict=True))
-    assert call.parent is not None and body.last_op is not None
+    assert call.parent is not None
+    assert body.last_op is not None
     for op in body.ops:
         if op is not body.last_op:
             copy = op.clone(mapping)

@@ -1,6 +1,7 @@
 """The code on every page of the documentation, and in the README, runs.
 
-The blocks of a page run in order, in one namespace and one temporary folder that starts empty:
+The blocks of a page run in order, in one namespace, a process of their own (pages register ops, kernels, rules), and
+one temporary folder that starts empty:
 
 - a ``python`` block is executed; a block that stands in an HTML comment is executed too and not shown;
 - of a ``console`` block every line that starts with ``$ irkit`` or ``$ xdsl-opt`` is run by a shell (with lines that a
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -100,13 +102,13 @@ def run_page(text: str, page: str, cwd: Path) -> int:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    text = page.read_text(encoding="utf-8")
+def test_page(page: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "error", __file__, str(page)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
     # A fence that is opened in a way this test does not read would go unchecked.
-    assert run_page(text, page.relative_to(ROOT).as_posix(), tmp_path) == len(
-        re.findall(r"```(?:python|console)", text)
-    )
+    expected = len(re.findall(r"```(?:python|console)", page.read_text(encoding="utf-8")))
+    assert done.stdout.splitlines()[-1] == f"blocks run: {expected}"
 
 
 def test_blocks_run_in_order_and_share_a_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,3 +152,10 @@ $ rm seen
 def test_a_wrong_block_fails(page: str, tmp_path: Path) -> None:
     with pytest.raises((Exception, pytest.fail.Exception)):
         run_page(page, "page", tmp_path)
+
+
+if __name__ == "__main__":
+    [_, _path] = sys.argv
+    _page = Path(_path)
+    _count = run_page(_page.read_text(encoding="utf-8"), _page.relative_to(ROOT).as_posix(), Path.cwd())
+    print(f"blocks run: {_count}")

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from irkit.dialects.ad.finite import is_finite
+from irkit.errors import UnsupportedError
 from irkit.ir.builder import Builder, Tensor
+from irkit.ir.location import where
 from irkit.passes.autodiff.registry import Vjp, proven_zero, vjp
 from irkit.passes.autodiff.rules.elementwise import divide
 
@@ -39,8 +41,8 @@ def _unreduced(g: Vjp, value: Tensor) -> Tensor:
     return g.b.Unsqueeze(value, g.x(1))
 
 
-def _count(g: Vjp) -> Tensor | None:
-    """How many elements each element of the result was made of, as a tensor of int64; None where it is not known."""
+def _count(g: Vjp) -> Tensor:
+    """How many elements each element of the result was made of, as a tensor of int64."""
     b, x, y = g.b, g.x(0), g.y()
     # An empty result has no element that could tell.
     return b.Div(b.Size(x), b.Max(b.Size(y), g.b.constant(np.asarray(1, np.int64))))
@@ -80,9 +82,7 @@ def reduce_mean(g: Vjp) -> Tensor:
     known = _known_count(g)
     if known is not None:
         return spread(g, g.b.Mul(g.ct, g.const(1 / max(known, 1))))
-    count = _count(g)
-    assert count is not None
-    return spread(g, g.b.Mul(g.ct, inverse_count(g, count)))
+    return spread(g, g.b.Mul(g.ct, inverse_count(g, _count(g))))
 
 
 @vjp("ReduceMax", "ReduceMin")
@@ -154,8 +154,7 @@ def _edge(g: Vjp, x: Tensor, axis: int, value: float) -> Tensor:
     """A tensor of one value, of the shape of ``x`` without the axis."""
     shape = g.shape_of(x)
     rank = g.rank(x)
-    kept = [i for i in range(rank) if i != axis]
-    sizes = g.b.Gather(shape, g.i64(kept))
+    sizes = g.b.Gather(shape, g.i64([i for i in range(rank) if i != axis]))
     return g.b.Expand(g.const(value, x), sizes)
 
 
@@ -182,22 +181,53 @@ def product_gradient(g: Vjp, x: Tensor, ct: Tensor, axis: int, *, exclusive: boo
 
 @vjp("CumProd")
 def cumprod(g: Vjp) -> Tensor:
-    axes, rank = g.ints(1), g.rank(g.x(0))
+    axis = _fixed_axes(g)[0]
     exclusive, reverse = bool(g.attr("exclusive")), bool(g.attr("reverse"))
-    if axes is not None:
-        return product_gradient(g, g.x(0), g.ct, axes[0] % rank, exclusive=exclusive, reverse=reverse)
-    # The axis is known at run time only: it is brought to the front.
-    b = g.b
-    order = _front(g, g.x(1), rank)
-    shape = b.Shape(g.x(0))
-    place = b.Reshape(b.Range(g.i64(0), b.Size(g.x(0)), g.i64(1)), shape)
-    flat = _moved(g, place, order, rank)
-    size = b.Gather(shape, b.Reshape(b.Mod(b.Add(g.x(1), g.i64(0)), g.i64(rank)), g.i64([1])))
-    rows = b.Concat(size, g.i64([-1]), axis=0)
-    flat = b.Reshape(flat, rows)
-    x = b.Gather(b.Reshape(g.x(0), g.i64([-1])), flat)
-    ct = b.Gather(b.Reshape(g.ct, g.i64([-1])), flat)
-    found = product_gradient(g, x, ct, 0, exclusive=exclusive, reverse=reverse)
-    zeros = g.zeros(g.count(g.x(0)), found.dtype)  # pyright: ignore[reportArgumentType]
-    back = b.ScatterElements(zeros, b.Reshape(flat, g.i64([-1])), b.Reshape(found, g.i64([-1])))
-    return b.Reshape(back, shape)
+    return product_gradient(g, g.x(0), g.ct, axis, exclusive=exclusive, reverse=reverse)
+
+
+@vjp("ReduceProd")
+def reduce_prod(g: Vjp) -> Tensor:
+    if _is_identity(g):
+        return g.ct
+    b, x = g.b, g.x(0)
+    if _all_axes(g):
+        return b.Mul(b.Reshape(_others(g, b.Reshape(x, g.i64([-1])), 0), g.shape_of(x)), g.ct)
+    rank = g.rank(x)
+    axes = _fixed_axes(g)
+    if len(axes) == 1:
+        return b.Mul(_others(g, x, axes[0]), _unreduced(g, g.ct))
+    # Several axes become one, the last.
+    order = [i for i in range(rank) if i not in axes] + axes
+    moved = b.Transpose(x, perm=order)
+    sizes = b.Concat(b.Gather(g.shape_of(x), g.i64(order[: rank - len(axes)])), g.count(x, axes), axis=0)
+    others = b.Reshape(_others(g, b.Reshape(moved, sizes, allowzero=1), rank - len(axes)), g.shape_of(moved), allowzero=1)
+    return b.Mul(b.Transpose(others, perm=[order.index(i) for i in range(rank)]), _unreduced(g, g.ct))
+
+
+def _fixed_axes(g: Vjp) -> list[int]:
+    """The axes, in order and counted from the front.
+
+    Raises:
+        UnsupportedError: if they are known at run time only.
+    """
+    axes = g.ints(1)
+    if axes is None:
+        raise UnsupportedError(
+            "the gradient of a product needs its axes to be constants",
+            op=g.op.name,
+            where=where(g.op),
+            hint="fold constants first (pass constant-fold)",
+        )
+    rank = g.rank(g.x(0))
+    return sorted(a % rank for a in axes)
+
+
+def _others(g: Vjp, x: Tensor, axis: int) -> Tensor:
+    """Per element the product of the others along an axis."""
+
+    def step(b: Builder, p: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        return b.Mul(p, v), b.Identity(p)
+
+    one = _edge(g, x, axis, 1)
+    return g.b.Mul(_scan_axis(g.b, one, [x], axis, 0, step), _scan_axis(g.b, one, [x], axis, 1, step))
