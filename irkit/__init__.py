@@ -18,6 +18,19 @@ _LAZY = {
     "Builder": "irkit.ir.builder",
     "Tensor": "irkit.ir.builder",
     "Module": "irkit.ir.module",
+    "checkpoint": "irkit.passes.autodiff.api",
+    "differentiate": "irkit.passes.autodiff.api",
+    "grad": "irkit.passes.autodiff.api",
+    "hessian": "irkit.passes.autodiff.api",
+    "hvp": "irkit.passes.autodiff.api",
+    "jacobian": "irkit.passes.autodiff.api",
+    "jvp": "irkit.passes.autodiff.api",
+    "stop_gradient": "irkit.passes.autodiff.api",
+    "value_and_grad": "irkit.passes.autodiff.api",
+    "vjp": "irkit.passes.autodiff.api",
+    "vjp_for": "irkit.passes.autodiff.api",
+    "from_tables": "irkit.passes.autodiff.tape",
+    "tape": "irkit.passes.autodiff.tape",
 }
 """Public name -> the module that has it."""
 

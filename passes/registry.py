@@ -24,7 +24,9 @@ BUILTIN: dict[str, tuple[str, str]] = {
     "cse": ("irkit.passes.cse", "CommonSubexpressionElimination"),
     "dce": ("irkit.passes.dce", "DeadCodeElimination"),
     "infer-shapes": ("irkit.passes.infer_shapes", "InferShapes"),
+    "expand-gradient": ("irkit.passes.autodiff.expand_gradient", "ExpandGradient"),
     "lift-state": ("irkit.passes.lift_state", "LiftState"),
+    "lower-ad": ("irkit.passes.autodiff.lower", "LowerAd"),
 }
 """Name in our own pipelines -> module and class."""
 

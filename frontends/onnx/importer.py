@@ -14,6 +14,7 @@ from onnx import AttributeProto
 from xdsl.dialects.builtin import ArrayAttr, LocationAttr, ModuleOp, NoneType, StringAttr, UnitAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.utils.exceptions import VerifyException
 
 from irkit import opsets
 from irkit.dialects import context
@@ -26,11 +27,14 @@ from irkit.dialects.onnx.protos import (
     proto_attr,
     sparse_from_proto,
     tensor_from_proto,
+    text_attr,
+    text_attrs,
+    text_of_field,
     type_from_proto,
 )
 from irkit.dialects.onnx.structural import Call, Custom, ForeignOp, Function, Initializer, Yield, absent
 from irkit.errors import InferenceError, IrkitError, LoadError, VerifyError
-from irkit.ir.attributes import int_attr, string, strings
+from irkit.ir.attributes import int_attr
 from irkit.ir.constants import SparseAttr, TensorAttr
 from irkit.ir.location import describe, node_location
 from irkit.ir.memory import paused_gc
@@ -117,6 +121,7 @@ class _Importer:
         self._model_attributes(op)
         if self.old:
             for old in self.old:
+                _check(old)
                 opsets.upgrade_op(old, module.ctx)
             opsets.sync_signature(module.func)
         try:
@@ -129,7 +134,7 @@ class _Importer:
         model = self.model
         for field in ("producer_name", "producer_version", "domain"):
             if model.HasField(field):
-                op.attributes[f"onnx.{field}"] = string(getattr(model, field))
+                op.attributes[f"onnx.{field}"] = text_attr(getattr(model, field))
         if model.HasField("model_version"):
             op.attributes["onnx.model_version"] = int_attr(model.model_version)
         if any(entry.domain == "ai.onnx" for entry in model.opset_import):
@@ -155,7 +160,7 @@ class _Importer:
         block, scope, values = self._build(graph, inputs, {}, self.opsets)
         args: list[dict[str, Attribute]] = []
         for info, _ in zip(inputs, block.args, strict=True):
-            entry: dict[str, Attribute] = {NAME: string(info.name)}
+            entry: dict[str, Attribute] = {NAME: text_attr(info.name)}
             if _has_extras(info):
                 entry[DECL] = proto_attr(info)
             if info.name in initial and info.name not in hidden:
@@ -163,7 +168,7 @@ class _Importer:
             args.append(entry)
         results: list[dict[str, Attribute]] = []
         for info, value in zip(graph.output, values, strict=True):
-            entry = {NAME: string(info.name)}
+            entry = {NAME: text_attr(info.name)}
             declared = _declared(info, value.type)
             if not isinstance(declared, UnitAttr):
                 entry[DECL] = declared
@@ -176,9 +181,9 @@ class _Importer:
             arg_attrs=arg_attrs(args),
             res_attrs=arg_attrs(results),
         )
-        func.attributes[GRAPH] = string(graph.name)
+        func.attributes[GRAPH] = text_attr(graph.name)
         if hidden and [i.name for i in graph.input] != names + [t.name for t in graph.initializer]:
-            func.attributes["onnx.ins"] = strings(i.name for i in graph.input)
+            func.attributes["onnx.ins"] = text_attrs(i.name for i in graph.input)
         _doc_and_metadata(func.attributes, graph)
         self._rest(func.attributes, graph, scope, hidden)
         return func
@@ -193,11 +198,11 @@ class _Importer:
         finally:
             self.depth -= 1
         end = Yield.create(operands=values)
-        end.attributes[GRAPH] = string(graph.name)
+        end.attributes[GRAPH] = text_attr(graph.name)
         if graph.input:
-            end.attributes["onnx.ins"] = strings(i.name for i in graph.input)
+            end.attributes["onnx.ins"] = text_attrs(i.name for i in graph.input)
             end.attributes["onnx.ins_decl"] = _declarations(graph.input, [a.type for a in block.args])
-        end.attributes[OUTS] = strings(o.name for o in graph.output)
+        end.attributes[OUTS] = text_attrs(o.name for o in graph.output)
         if graph.output:
             end.attributes[DECL] = _declarations(graph.output, [v.type for v in values])
         _doc_and_metadata(end.attributes, graph)
@@ -288,8 +293,8 @@ class _Importer:
         imports = _opsets(proto.opset_import, f"function '{proto.name}'")
         self.references = frozenset(proto.attribute) | {a.name for a in proto.attribute_proto}
         graph = onnx.GraphProto(name=proto.name, node=proto.node)
-        graph.output.extend(onnx.ValueInfoProto(name=name) for name in proto.output)
-        inputs = [onnx.ValueInfoProto(name=name) for name in proto.input]
+        graph.output.extend(onnx.ValueInfoProto(name=text_of_field(name)) for name in proto.output)
+        inputs = [onnx.ValueInfoProto(name=text_of_field(name)) for name in proto.input]
         block, _, values = self._build(graph, inputs, {}, imports)
         end = Yield.create(operands=values)
         block.add_op(end)
@@ -366,7 +371,7 @@ class _GraphBuilder:
             raise LoadError(error.message, op=name, where=describe(location), hint=error.hint) from None
         attributes = op.attributes
         if node.HasField("name"):
-            attributes[NAME] = string(node.name)
+            attributes[NAME] = text_attr(node.name)
         if node.doc_string or node.metadata_props:
             _doc_and_metadata(attributes, node)
         if node.domain == "ai.onnx":
@@ -382,7 +387,7 @@ class _GraphBuilder:
 
     def _add(self, op: Operation, names: Sequence[str]) -> None:
         self.block.add_op(op)
-        op.attributes[OUTS] = strings(names)
+        op.attributes[OUTS] = text_attrs(names)
         declared: list[Attribute] = []
         for result, name in zip(op.results, names, strict=True):
             if not name:
@@ -426,6 +431,13 @@ class _GraphBuilder:
         except InferenceError:
             # What does not fit is found again, and reported, by the infer-shapes pass and by a run.
             types = [unknown] * n_out
+        except Exception:
+            # Rules may take for granted what the schema demands, which is only verified once there is an op.
+            op = onnx_class.create(
+                operands=operands, result_types=[unknown] * n_out, properties=properties, regions=regions
+            )
+            _check(op)
+            raise
         return onnx_class.create(
             operands=operands, result_types=types, properties=properties, regions=regions, location=location
         )
@@ -486,11 +498,11 @@ class _GraphBuilder:
             self._check_call(node)
         for proto in node.attribute:
             if proto.ref_attr_name or proto.type not in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
-                attrs[proto.name] = self._attribute(proto)
+                attrs[text_of_field(proto.name)] = self._attribute(proto)
                 continue
             single = proto.type == AttributeProto.GRAPH
             for index, graph in enumerate([proto.g] if single else proto.graphs):
-                graphs.append((proto.name, -1 if single else index))
+                graphs.append((text_of_field(proto.name), -1 if single else index))
                 regions.append(self.importer.subgraph(graph, visible, self.imports, None))
         self.importer.has_calls |= cls is Call
         return cls.of(
@@ -513,6 +525,8 @@ class _GraphBuilder:
         return found
 
     def _find_class(self, domain: str, op_type: str, overload: str) -> tuple[type[Operation], type[OnnxOp] | None]:
+        for part in (domain, op_type, overload):
+            text_of_field(part)
         functions = self.importer.functions
         if (domain, op_type, overload) in functions:
             return Call, None
@@ -542,6 +556,18 @@ class _GraphBuilder:
 # Helpers
 
 
+def _check(op: OnnxOp) -> None:
+    """Refuses an op that does not fit its schema.
+
+    Raises:
+        LoadError: saying where it stands, as far as that is known, and what is wrong.
+    """
+    try:
+        op.verify_()
+    except VerifyException as error:
+        raise LoadError(str(error), op=op.name, where=describe(op.location)) from None
+
+
 def _check_older(node: Proto, older: type[OnnxOp]) -> None:
     """Refuses what only a later form of an op has.
 
@@ -560,7 +586,7 @@ def _check_older(node: Proto, older: type[OnnxOp]) -> None:
 def _opsets(imports: Any, what: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for entry in imports:
-        domain = canonical_domain(entry.domain)
+        domain = canonical_domain(text_of_field(entry.domain))
         if entry.version < 1:
             raise LoadError(
                 f"{what} imports opset {entry.version} of '{domain or 'ai.onnx'}'", hint="opsets start at 1"
@@ -579,7 +605,8 @@ def _opsets(imports: Any, what: str) -> dict[str, int]:
 
 
 def _function_key(proto: Proto) -> FunctionKey:
-    return canonical_domain(proto.domain), proto.name, proto.overload
+    domain, name, overload = map(text_of_field, (proto.domain, proto.name, proto.overload))
+    return canonical_domain(domain), name, overload
 
 
 def _symbol(key: FunctionKey, taken: set[str]) -> str:
@@ -701,9 +728,9 @@ def _captures(graph: Proto) -> list[str]:
 
 def _doc_and_metadata(attributes: dict[str, Attribute], proto: Proto) -> None:
     if proto.HasField("doc_string"):
-        attributes[DOC] = string(proto.doc_string)
+        attributes[DOC] = text_attr(proto.doc_string)
     if proto.metadata_props:
-        attributes[META] = ArrayAttr([strings((p.key, p.value)) for p in proto.metadata_props])
+        attributes[META] = ArrayAttr([text_attrs((p.key, p.value)) for p in proto.metadata_props])
 
 
 def _has_extras(info: Proto) -> bool:
@@ -713,6 +740,7 @@ def _has_extras(info: Proto) -> bool:
 def _declared(info: Proto, inferred: Attribute) -> Attribute:
     """What a ValueInfoProto adds to the type inferred."""
     if _has_extras(info):
+        type_from_proto(info.type)  # a type that is wrong is refused now
         return proto_attr(info)
     if not info.HasField("type"):
         return NOT_DECLARED

@@ -24,7 +24,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 import numpy as np
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, BytesAttr, DenseArrayBase, StringAttr
 from xdsl.ir import Attribute, Data, ParametrizedAttribute
 from xdsl.irdl import irdl_attr_definition, param_def
 from xdsl.parser import AttrParser
@@ -601,7 +601,7 @@ class RefAttr(ParametrizedAttribute):
 
     name = "onnx.ref"
 
-    attribute: StringAttr = param_def()
+    attribute: StringAttr | BytesAttr = param_def()
     kind: StringAttr = param_def()
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple, cast
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
     BFloat16Type,
+    BytesAttr,
     ComplexType,
     Float4E2M1FNType,
     Float6E2M3FNType,
@@ -150,8 +151,8 @@ class OpaqueType(ParametrizedAttribute, TypeAttribute):
     """A foreign type, named by domain and name."""
 
     name = "onnx.Opaque"
-    domain: StringAttr = param_def()
-    type_name: StringAttr = param_def()
+    domain: StringAttr | BytesAttr = param_def()
+    type_name: StringAttr | BytesAttr = param_def()
 
 
 def _element_types() -> dict[str, Attribute]:

@@ -40,6 +40,7 @@ __all__ = [
 ]
 
 for _family in (
-    "activation ad constant control elementwise image index linalg ml norm pool quant random recurrent reduce rnn shape signal"
+    "activation ad constant control elementwise image index linalg ml norm pool quant random recurrent reduce "
+    "rnn shape signal"
 ).split():
     importlib.import_module(f"irkit.opsets.{_family}")

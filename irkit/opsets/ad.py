@@ -13,12 +13,23 @@ from irkit.opsets.registry import decompose
 @decompose("scale", 1, domain=DOMAIN)
 def scale(b: Builder, op: OnnxOp) -> Tensor:
     ct, factor = b.wrap(op.operands[0]), b.wrap(op.operands[1])
-    product = b.Mul(ct, factor)
-    if is_finite(factor.ssa):
-        return product
-    zero = b.constant(np.zeros((), ct.dtype.numpy)) if ct.dtype else b.Sub(ct, ct)
-    # A NaN in the cotangent is no zero, and goes on.
-    return b.Where(b.Equal(ct, zero), zero, product)
+    return product(b, ct, factor, is_finite(ct.ssa), is_finite(factor.ssa))
+
+
+def product(b: Builder, x: Tensor, y: Tensor, x_finite: bool, y_finite: bool) -> Tensor:
+    """What ``ad.scale`` gives, guarded where a zero meets what may be infinite or NaN."""
+    made = b.Mul(x, y)
+    # A complex zero cannot be told by Equal.
+    if (x_finite and y_finite) or (x.dtype is not None and x.dtype.kind == "complex"):
+        return made
+    zero = b.CastLike(b.constant(np.float32(0)), x) if x.dtype is None else b.constant(np.zeros((), x.dtype.numpy))
+    if y_finite:
+        none = b.Equal(y, zero)
+    elif x_finite:
+        none = b.Equal(x, zero)
+    else:
+        none = b.Or(b.Equal(x, zero), b.Equal(y, zero))
+    return b.Where(none, zero, made)
 
 
 @decompose("stop_gradient barrier", 1, domain=DOMAIN)

@@ -28,7 +28,7 @@ from irkit.ir.constants import ConstantData
 from irkit.ir.dtypes import DType, dtype
 from irkit.ir.names import OUTS, out_names, set_out_names
 from irkit.ir.op import TensorOp, is_absent
-from irkit.ir.types import Shape, shape_of
+from irkit.ir.types import OptType, SeqType, Shape, shape_of
 
 __all__ = [
     "PROVEN_ZERO",
@@ -37,6 +37,7 @@ __all__ = [
     "Gradients",
     "Rule",
     "Vjp",
+    "add_results",
     "differentiable",
     "key_of",
     "proven_zero",
@@ -65,8 +66,8 @@ REFUSED: dict[Key, str] = {}
 def vjp(*op_types: str, domain: str = "") -> Callable[[RuleT], RuleT]:
     """Declares the decorated function as the gradient rule of these ops, in their current form.
 
-    A rule returns one entry per operand: its cotangent, or None where that is zero or not needed. The rule of an op with
-    one operand may return it bare.
+    A rule returns one entry per operand: its cotangent, or None where that is zero or not needed. The rule of an op
+    with one operand may return it bare.
     """
 
     def register(rule: RuleT) -> RuleT:
@@ -245,7 +246,7 @@ class Vjp:
         return self.b.Mul(found, total) if total != 1 else found
 
     def fold(self, op_type: str, x: Tensor, y: Tensor) -> Tensor:
-        """``Add``, ``Sub``, ``Mul``, ``Max`` or ``Min`` of vectors of one integer, computed here where both are known."""
+        """``Add``, ``Sub``, ``Mul``, ``Max`` or ``Min`` of vectors of one integer; a constant where both are known."""
         known = self.ints_of(x), self.ints_of(y)
         if known[0] is None or known[1] is None:
             return self.b.op(op_type, x, y)
@@ -296,7 +297,7 @@ class Vjp:
         return unbroadcast(self.b, value, like)
 
     def scale(self, ct: Tensor, factor: Tensor) -> Tensor:
-        """``ct * factor``, but 0 where the cotangent is 0, even if the factor is infinite or NaN; with broadcasting.
+        """``ct * factor``, but 0 where either is 0, even if the other is infinite or NaN; with broadcasting.
 
         For factors that may be non-finite where the forward value does not matter. Linear in the cotangent.
         """
@@ -325,6 +326,8 @@ class Vjp:
 def add_results(op: TensorOp, count: int) -> None:
     """Gives an op the optional results that it lacks, in place, so that it has ``count`` of them."""
     old = len(op.results)
+    if old >= count:
+        return
     types = type(op).infer_types(list(op.operands), op.properties, list(op.regions), count)
     op.results = SSAValues([*op.results, *(OpResult(types[i], op, i) for i in range(old, count))])
     if OUTS in op.attributes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -28,7 +28,7 @@ from irkit.ir.types import OptType, SeqType, UnknownType, dtype_of
 from irkit.passes.autodiff.registry import PROVEN_ZERO, REFUSED, RULES, Vjp, differentiable, key_of
 from irkit.passes.types import refine
 
-__all__ = ["BY", "carries_gradient", "differentiate", "live_values", "load_rules", "sweep", "zero_reason"]
+__all__ = ["BY", "add_values", "carries_gradient", "differentiate", "live_values", "load_rules", "sweep", "zero_reason"]
 
 BY = "gradient"
 """What stands in the locations of backward ops."""
@@ -47,6 +47,9 @@ def differentiate(
     outputs: Sequence[Tensor | SSAValue],
     inputs: Sequence[Tensor | SSAValue],
     cotangents: Sequence[Tensor | SSAValue | None],
+    *,
+    block: Block | None = None,
+    on_part: Callable[[SSAValue, Operation, Tensor], None] | None = None,
 ) -> list[Tensor | None]:
     """The cotangents of some values from those of others: what reverse-mode differentiation computes.
 
@@ -58,6 +61,8 @@ def differentiate(
         inputs: values of that block, or of those around it. Each is a variable of its own: the gradient with respect to
             a value counts every use of it, and what it is computed from counts as constant unless asked for, too.
         cotangents: one for each output, of its shape and dtype; None for zero.
+        block: whose ops give the outputs; by default the one in which the first output is made.
+        on_part: called with each contribution to a cotangent: the value, the op that takes it, and what comes from it.
 
     Returns:
         One for each input; None where it is certainly zero: nothing that the outputs depend on depends on it.
@@ -67,8 +72,9 @@ def differentiate(
     """
     load_rules()
     values = [*map(value_of, outputs), *map(value_of, inputs), *(value_of(c) for c in cotangents if c is not None)]
-    block = _block_of(b, values[: len(outputs)], values[len(outputs) : len(outputs) + len(inputs)])
-    walk = _Walk(b, block)
+    if block is None:
+        block = _block_of(b, values[: len(outputs)], values[len(outputs) : len(outputs) + len(inputs)])
+    walk = _Walk(b, block, on_part)
     with _Held(b, values) as held:
         walk.prepare(lambda: (held.values[: len(outputs)], held.values[len(outputs) : len(outputs) + len(inputs)]))
         values = held.values
@@ -165,14 +171,15 @@ class _Walk:
 
     b: Builder
     block: Block
+    on_part: Callable[[SSAValue, Operation, Tensor], None] | None = None
     live: set[SSAValue] = field(default_factory=set[SSAValue])
     active: list[Operation] = field(default_factory=list[Operation])
     cts: dict[SSAValue, Tensor] = field(default_factory=dict[SSAValue, Tensor])
 
-    def prepare(self, ends: object) -> None:
+    def prepare(self, ends: Callable[[], tuple[list[SSAValue], list[SSAValue]]]) -> None:
         """Finds the ops on the way, and rewrites those that no rule is for until every one has a rule."""
         while True:
-            outputs, inputs = ends()  # type: ignore[operator]
+            outputs, inputs = ends()
             self._activity(outputs, inputs)
             pending = [op for op in self.active if _needs_expansion(op)]
             if not pending:
@@ -236,6 +243,8 @@ class _Walk:
         if kind is not None and got is not None and kind is not got:
             name = op.name if op is not None else ""
             raise IrkitError(f"a cotangent of {got} was made for a value of {kind}", op=name, where=where(value))
+        if op is not None and self.on_part is not None:
+            self.on_part(value, op, part)
         found = self.cts.get(value)
         total = part if found is None else add_values(self.b, found, part)
         if isinstance(total.ssa, OpResult):
@@ -246,9 +255,13 @@ class _Walk:
 def add_values(b: Builder, x: Tensor, y: Tensor) -> Tensor:
     """The sum of two cotangents: of tensors, or of sequences, element by element."""
     if isinstance(x.type, SeqType):
-        return b.SequenceMap(x, y, body=lambda b, p, q: b.Add(p, q))
+        return b.SequenceMap(x, y, body=_sum)
     if isinstance(x.type, OptType):
         return b.Optional(add_values(b, b.OptionalGetElement(x), b.OptionalGetElement(y)))
+    return b.Add(x, y)
+
+
+def _sum(b: Builder, x: Tensor, y: Tensor) -> Tensor:
     return b.Add(x, y)
 
 
@@ -275,9 +288,8 @@ def _expand(op: Operation, b: Builder) -> None:
             _expand(inner, b)
         return
     reason = REFUSED.get(key) if key is not None else None
-    if reason is None and isinstance(op, OnnxOp):
-        if opsets.upgrade_op(op, b.ctx) or opsets.decompose_op(op, b.ctx) or opsets.expand_function_body(op, b.ctx):
-            return
+    if reason is None and isinstance(op, OnnxOp) and _rewritten(op, b):
+        return
     if reason is None and isinstance(op, Call) and _inline(op, b):
         return
     name = f"{op.domain}.{op.op_type}" if isinstance(op, ForeignOp) else op.name
@@ -286,6 +298,10 @@ def _expand(op: Operation, b: Builder) -> None:
     else:
         hint = "declare one with irkit.vjp_for, or keep the gradient from going through it with irkit.stop_gradient"
     raise UnsupportedError(reason or "there is no gradient rule for this op", op=name, where=where(op), hint=hint)
+
+
+def _rewritten(op: OnnxOp, b: Builder) -> bool:
+    return opsets.upgrade_op(op, b.ctx) or opsets.decompose_op(op, b.ctx) or opsets.expand_function_body(op, b.ctx)
 
 
 def _inline(call: Call, b: Builder) -> bool:

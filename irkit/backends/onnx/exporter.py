@@ -64,6 +64,7 @@ def export(
 
     Raises:
         LoweringError: if an op cannot be written at the target; it names every such op, and the lowest opset that can.
+        UnsupportedError: if a name is not UTF-8.
     """
     if value_info not in ("declared", "all", "none"):
         raise ValueError(f"value_info is 'declared', 'all' or 'none', not {value_info!r}")
@@ -72,7 +73,10 @@ def export(
         module = module.clone()
         opset_tables.lower_module(module, chosen)
         chosen.update({d: v for d, v in module.opsets.items() if d not in chosen})
-    return _Exporter(module, chosen, tensor_writer, value_info).model()
+    try:
+        return _Exporter(module, chosen, tensor_writer, value_info).model()
+    except UnicodeError as error:
+        raise UnsupportedError(f"a name or text is not UTF-8, as those of ONNX have to be: {error}") from None
 
 
 def _needs_lowering(module: Module, chosen: Mapping[str, int]) -> bool:

@@ -1,13 +1,13 @@
-"""The ``ad`` dialect: what a derivative needs besides ONNX's ops. Its ops are lowered before a module is exported or run.
+"""The ``ad`` dialect: what a derivative needs besides ONNX's ops. It is lowered when a module is exported or run.
 
 ====================  ==========================================================================================
-``ad.scale``          ``ct * factor`` with broadcasting, but 0 where ``ct`` is 0, even if the factor is no finite number
+``ad.scale``          the product with broadcasting, but 0 where either is 0, even if the other is no finite number
 ``ad.stop_gradient``  its operand; the gradient ends here
 ``ad.barrier``        its operands; never merged with another, so that what is computed from it is computed anew
 ====================  ==========================================================================================
 
-``ad.scale`` is linear in its first operand, and its own transpose: that makes gradients of
-``Where(c, f(x), g(x))`` finite where only the branch not taken is singular, for tangents and second derivatives too.
+``ad.scale`` is linear in each operand, and its own transpose: that makes gradients of ``Where(c, f(x), g(x))`` finite
+where only the branch not taken is singular, for tangents and second derivatives too.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Scale, StopGradient, Barrier = define(
         "scale",
         DOMAIN,
         1,
-        doc="ct * factor, 0 where ct is 0",
+        doc="ct * factor, 0 where either is 0",
         inputs=[_FORMAL("ct", "T"), _FORMAL("factor", "T")],
         outputs=[_FORMAL("output", "T")],
         type_constraints=[("T", _FLOATS, "floating point")],

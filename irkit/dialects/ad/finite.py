@@ -32,6 +32,9 @@ class Facts(NamedTuple):
 MAX_READ = 1 << 22
 """Larger constants are taken for finite weights, unread."""
 
+MAX_VISITED = 2000
+"""A single question gives up after so many values."""
+
 # Finite operands may give infinities or NaN, whatever else is known of them.
 _SINGULAR = frozenset(
     "Log Reciprocal Exp Sinh Cosh Tan Acos Acosh Asin Atanh Mod Det BitCast ReduceLogSum Multinomial Pow Div Sqrt "
@@ -65,6 +68,8 @@ def facts_of(value: SSAValue, memo: dict[SSAValue, Facts] | None = None) -> Fact
     known: dict[SSAValue, Facts] = {} if memo is None else memo
     pending = [value]
     while pending:
+        if memo is None and len(known) > MAX_VISITED:
+            return Facts()
         current = pending[-1]
         if current in known:
             pending.pop()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 import numpy as np
 import onnx
 from onnx import AttributeProto, SparseTensorProto, TensorProto, TypeProto
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, StringAttr, i64
+from xdsl.dialects.builtin import ArrayAttr, BytesAttr, DenseArrayBase, StringAttr, i64
 from xdsl.ir import Attribute
 
 from irkit.errors import LoadError, ParseError
@@ -48,6 +48,9 @@ __all__ = [
     "sparse_from_proto",
     "tensor_from_proto",
     "tensor_to_proto",
+    "text_attr",
+    "text_attrs",
+    "text_of_field",
     "type_bytes",
     "type_from_bytes",
     "type_from_proto",
@@ -59,6 +62,30 @@ ExternalReader = Callable[[TensorProto], ConstantData]
 
 Proto = Any
 """A protobuf message: their Python classes have no useful static types."""
+
+
+# Texts
+
+
+def text_of_field(value: str | bytes) -> str:
+    """The text of a field that protobuf wants to be UTF-8; what is not comes as bytes.
+
+    Raises:
+        LoadError: if it is not.
+    """
+    if isinstance(value, bytes):
+        raise LoadError(f"a name or text is not UTF-8: {value[:80]!r}")
+    return value
+
+
+def text_attr(value: str | bytes) -> StringAttr | BytesAttr:
+    """The attribute of such a text."""
+    return string(text_of_field(value))
+
+
+def text_attrs(values: Iterable[str | bytes]) -> ArrayAttr[Attribute]:
+    """The attribute of several."""
+    return strings(map(text_of_field, values))
 
 
 # Types
@@ -98,7 +125,7 @@ def type_from_proto(proto: Proto) -> Attribute:
         case "sparse_tensor_type":
             return intern(SparseType(_tensor_type(proto.sparse_tensor_type)))
         case "opaque_type":
-            return intern(OpaqueType(StringAttr(proto.opaque_type.domain), StringAttr(proto.opaque_type.name)))
+            return intern(OpaqueType(text_attr(proto.opaque_type.domain), text_attr(proto.opaque_type.name)))
         case _:
             return unknown
 
@@ -124,7 +151,7 @@ def _tensor_type(proto: Proto) -> Attribute:
                 raise LoadError(f"a size of {dim.dim_value} in a tensor type", hint="sizes are 0 or more")
             shape.append(dim.dim_value)
         else:
-            shape.append(dim.dim_param if which == "dim_param" else None)
+            shape.append(text_of_field(dim.dim_param) if which == "dim_param" else None)
     return tensor(element, shape)
 
 
@@ -159,8 +186,8 @@ def type_to_proto(value_type: Attribute) -> Proto:
             else:
                 proto.sparse_tensor_type.SetInParent()
         case OpaqueType():
-            proto.opaque_type.domain = value_type.domain.data
-            proto.opaque_type.name = value_type.type_name.data
+            proto.opaque_type.domain = text_of(value_type.domain)
+            proto.opaque_type.name = text_of(value_type.type_name)
         case _:
             pass
     return proto
@@ -353,7 +380,7 @@ def attr_from_proto(proto: Proto, external: ExternalReader | None = None) -> Att
         if descriptor.number not in _NAMING_FIELDS and descriptor.number != own:
             raise LoadError(f"attribute '{proto.name}' is of kind {kind}, but has a value in '{descriptor.name}'")
     if proto.ref_attr_name:
-        return RefAttr(StringAttr(proto.ref_attr_name), StringAttr(kind))
+        return RefAttr(text_attr(proto.ref_attr_name), StringAttr(kind))
     match kind:
         case "INT":
             return int_attr(proto.i)
@@ -393,7 +420,7 @@ def attr_to_proto(name: str, attr: Attribute) -> Proto:
     proto = AttributeProto(name=name, type=cast(Any, AttributeProto.AttributeType.Value(kind)))
     value = cast(Any, attr)
     if isinstance(attr, RefAttr):
-        proto.ref_attr_name = attr.attribute.data
+        proto.ref_attr_name = text_of(attr.attribute)
         return proto
     match kind:
         case "INT":

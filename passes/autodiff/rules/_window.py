@@ -12,6 +12,7 @@ from typing import TypeGuard
 
 import numpy as np
 
+from irkit.dialects.onnx.values import constant_of
 from irkit.ir.builder import Builder, Tensor
 from irkit.passes.autodiff.registry import Vjp
 
@@ -25,6 +26,7 @@ __all__ = [
     "maximum",
     "padded",
     "reshape",
+    "scalar",
     "size_of",
     "spatial",
     "transposed",
@@ -63,6 +65,12 @@ def vector(b: Builder, sizes: Sequence[Size]) -> Tensor:
 def reshape(b: Builder, value: Tensor, sizes: Sequence[Size]) -> Tensor:
     """A value in a shape of these sizes, one of which may be -1."""
     return b.Reshape(value, vector(b, sizes), allowzero=int(-1 not in [s for s in sizes if isinstance(s, int)]))
+
+
+def scalar(b: Builder, value: Tensor) -> Tensor:
+    """A vector of one element as a scalar."""
+    found = constant_of(value.ssa)
+    return b.Squeeze(value, [0]) if found is None else b.constant(found.array().reshape(()))
 
 
 def counted(b: Builder, size: Size) -> Tensor:

@@ -3,38 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
 from irkit.dialects.ad.finite import is_finite
 from irkit.ir.builder import Tensor
 from irkit.passes.autodiff.registry import Gradients, Vjp, proven_zero, vjp
+from irkit.passes.autodiff.rules.elementwise import bounded
 
 proven_zero("Hardmax", "piecewise constant")
-
-
-def _slope(*op_types: str) -> Callable[[Callable[[Vjp], Tensor]], Callable[[Vjp], Tensor]]:
-    """Declares the derivative of ops of one operand."""
-
-    def register(factor: Callable[[Vjp], Tensor]) -> Callable[[Vjp], Tensor]:
-        vjp(*op_types)(lambda g: g.b.Mul(g.ct, factor(g)))
-        return factor
-
-    return register
 
 
 def _positive(g: Vjp, x: Tensor) -> Tensor:
     return g.b.Greater(x, g.const(0, x))
 
 
-@_slope("Relu")
+@bounded("Relu")
 def relu(g: Vjp) -> Tensor:
     # Cheaper than a comparison and a selection: 1 or 0, and 0 at 0.
     return g.b.Sign(g.y())
 
 
-@_slope("LeakyRelu")
+@bounded("LeakyRelu")
 def leaky_relu(g: Vjp) -> Tensor:
     return g.b.Where(_positive(g, g.x(0)), g.const(1), g.const(g.attr("alpha")))
 
@@ -49,46 +39,46 @@ def prelu(g: Vjp) -> Gradients:
     )
 
 
-@_slope("ThresholdedRelu")
+@bounded("ThresholdedRelu")
 def thresholded_relu(g: Vjp) -> Tensor:
     return g.float_of(g.b.Greater(g.x(0), g.const(g.attr("alpha"))), g.ct)
 
 
-@_slope("Shrink")
+@bounded("Shrink")
 def shrink(g: Vjp) -> Tensor:
     return g.float_of(g.b.Greater(g.b.Abs(g.x(0)), g.const(g.attr("lambd"))), g.ct)
 
 
-@_slope("Elu")
+@bounded("Elu")
 def elu(g: Vjp) -> Tensor:
     return g.b.Where(_positive(g, g.x(0)), g.const(1), g.b.Add(g.y(), g.const(g.attr("alpha"))))
 
 
-@_slope("Celu")
+@bounded("Celu")
 def celu(g: Vjp) -> Tensor:
     low = g.b.Add(g.b.Mul(g.y(), g.const(1 / g.attr("alpha"))), g.const(1))
     return g.b.Where(_positive(g, g.x(0)), g.const(1), low)
 
 
-@_slope("Selu")
+@bounded("Selu")
 def selu(g: Vjp) -> Tensor:
     alpha, gamma = g.attr("alpha"), g.attr("gamma")
     return g.b.Where(_positive(g, g.x(0)), g.const(gamma), g.b.Add(g.y(), g.const(gamma * alpha)))
 
 
-@_slope("Sigmoid")
+@bounded("Sigmoid")
 def sigmoid(g: Vjp) -> Tensor:
     return g.b.Mul(g.y(), g.b.Sub(g.const(1), g.y()))
 
 
-@_slope("HardSigmoid")
+@bounded("HardSigmoid")
 def hard_sigmoid(g: Vjp) -> Tensor:
     b, y = g.b, g.y()
     inside = b.And(b.Greater(y, g.const(0)), b.Less(y, g.const(1)))
     return b.Mul(g.float_of(inside, g.ct), g.const(g.attr("alpha")))
 
 
-@_slope("HardSwish")
+@bounded("HardSwish")
 def hard_swish(g: Vjp) -> Tensor:
     b, x = g.b, g.x(0)
     middle = b.Add(b.Mul(x, g.const(1 / 3)), g.const(0.5))
@@ -96,25 +86,25 @@ def hard_swish(g: Vjp) -> Tensor:
     return b.Where(upper, g.const(1), b.Where(b.LessOrEqual(x, g.const(-3)), g.const(0), middle))
 
 
-@_slope("Softplus")
+@bounded("Softplus")
 def softplus(g: Vjp) -> Tensor:
     return g.b.Sigmoid(g.x(0))
 
 
-@_slope("Softsign")
+@bounded("Softsign")
 def softsign(g: Vjp) -> Tensor:
     root = g.b.Reciprocal(g.b.Add(g.b.Abs(g.x(0)), g.const(1)))
     return g.b.Mul(root, root)
 
 
-@_slope("Mish")
+@bounded("Mish")
 def mish(g: Vjp) -> Tensor:
     b, x = g.b, g.x(0)
     t = b.Tanh(b.Softplus(x))
     return b.Add(t, b.Mul(b.Mul(x, b.Sub(g.const(1), b.Mul(t, t))), b.Sigmoid(x)))
 
 
-@_slope("Gelu")
+@bounded("Gelu")
 def gelu(g: Vjp) -> Tensor:
     b, x = g.b, g.x(0)
     if g.attr("approximate") == "tanh":
@@ -137,7 +127,7 @@ def _swish(g: Vjp, x: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
     return b.Mul(x, s), b.Add(s, b.Mul(scaled, b.Mul(s, b.Sub(g.const(1, x), s))))
 
 
-@_slope("Swish")
+@bounded("Swish")
 def swish(g: Vjp) -> Tensor:
     return _swish(g, g.x(0), g.attr("alpha"))[1]
 

@@ -1,8 +1,8 @@
 """If, Loop and Scan: the backward op computes the forward body again and differentiates it there.
 
 A Loop or Scan runs backwards over the values that its state had at the beginning of each iteration, which the forward
-op gives as further scan outputs. Where a state's shape may change from one iteration to the next, a Loop keeps them in a
-sequence instead. What an If computes is computed again in the branch that was taken. Random numbers are never drawn
+op gives as further scan outputs. Where a state's shape may change from one iteration to the next, a Loop keeps them in
+a sequence instead. What an If computes is computed again in the branch that was taken. Random numbers are never drawn
 again: they are outputs of the forward op, too.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 from xdsl.context import Context
@@ -24,10 +25,11 @@ from irkit.ir.attributes import string
 from irkit.ir.builder import Builder, Tensor
 from irkit.ir.location import where
 from irkit.ir.names import DECL, OUTS
-from irkit.ir.op import Random, TensorOp
+from irkit.ir.op import Random, TensorOp, is_absent
 from irkit.ir.types import SeqType, intern, tensor, tensor_info
-from irkit.passes.autodiff.registry import Gradients, Vjp, proven_zero, vjp, zero_value
-from irkit.passes.autodiff.transform import carries_gradient, differentiate, live_values, sweep
+from irkit.passes.autodiff.registry import Gradients, Vjp, add_results, proven_zero, vjp, zero_value
+from irkit.passes.autodiff.rules.random import masked
+from irkit.passes.autodiff.transform import add_values, carries_gradient, differentiate, live_values, sweep
 
 proven_zero("If", "a condition", [0])
 proven_zero("Loop", "a trip count and a condition", [0, 1])
@@ -57,7 +59,11 @@ def _drawn(block: Block) -> list[OpResult]:
     """
     found: list[OpResult] = []
     for op in block.ops:
-        if _is_random(op):
+        if op.name == "onnx.Dropout":
+            # What it gives varies with its operand, and its mask alone does not.
+            add_results(cast(TensorOp, op), 2)
+            found.append(op.results[1])
+        elif _is_random(op):
             found += op.results
         for inner in op.walk() if op.regions else ():
             if inner is not op and _is_random(inner):
@@ -82,6 +88,10 @@ def _replay(b: Builder, block: Block, values: dict[SSAValue, SSAValue]) -> None:
                 where=where(op),
                 hint="lift the module's state first (pass lift-state)",
             )
+        if op.name == "onnx.Dropout" and op.results[1:] and op.results[1] in values:
+            given = [None if is_absent(v) else b.wrap(values.get(v, v)) for v in op.operands]
+            values[op.results[0]] = masked(b, given, b.wrap(values[op.results[1]])).ssa
+            continue
         copy = op.clone(values)
         for mine, theirs in zip(op.walk(), copy.walk(), strict=True):
             theirs.location = mine.location
@@ -98,7 +108,7 @@ def _entries(attributes: dict[str, Attribute], at: int, count: int) -> None:
     for name, blank in ((OUTS, string("")), (DECL, UnitAttr())):
         found = attributes.get(name)
         if isinstance(found, ArrayAttr):
-            entries: list[Attribute] = list(found.data)
+            entries = list(cast("ArrayAttr[Attribute]", found).data)
             entries += [blank] * (at - len(entries))
             attributes[name] = ArrayAttr([*entries[:at], *[blank] * count, *entries[at:]])
 
@@ -145,7 +155,7 @@ def if_(g: Vjp) -> Gradients:
             assert block.last_op is not None
             outputs = [values.get(v, v) for v in block.last_op.operands]
             pairs = [(v, ct) for v, ct in zip(outputs, g.cts, strict=False) if ct is not None]
-            found = differentiate(b, [v for v, _ in pairs], wanted, [ct for _, ct in pairs])
+            found = differentiate(b, [v for v, _ in pairs], wanted, [ct for _, ct in pairs], block=b.block)
             for index, value in enumerate(found):
                 zero[index] = zero[index] and value is None
             given = [zero_value(b, b.wrap(v)) if t is None else t for v, t in zip(wanted, found, strict=True)]
@@ -230,14 +240,6 @@ class _Backward:
                 break
             live = found
         self.live = sorted(live)
-        for k in self.live:
-            if tensor_info(self.arg(k).type) is None:
-                raise UnsupportedError(
-                    "a gradient would go through a sequence or optional that it carries",
-                    op=self.g.op.name,
-                    where=where(self.g.op),
-                    hint="collect tensors as scan outputs instead",
-                )
 
     def ct_types(self) -> list[Attribute]:
         return [self.arg(k).type for k in self.live] + [v.type for v in self.captures]
@@ -264,18 +266,18 @@ class _Backward:
             outputs.append(values.get(v := self.yielded[index], v))
             cts.append(ct)
         sources = [self.held[self.arg(k)] for k in self.live] + [self.held[v] for v in others] + self.captures
-        found = differentiate(b, outputs, sources, cts)
+        found = differentiate(b, outputs, sources, cts, block=b.block)
         n = len(self.live)
         new = [zero_value(b, old) if t is None else t for t, old in zip(found[:n], states, strict=True)]
         for total, part in zip(totals, found[n + len(others) :], strict=True):
-            new.append(total if part is None else b.Add(total, part))
+            new.append(total if part is None else add_values(b, total, part))
         # A graph's output must be a value of its own.
         new = [b.Identity(t) if _outside(b, t.ssa) else t for t in new]
         return new, found[n : n + len(others)]
 
     def hold(self, b: Builder) -> None:
         """Gives the backward block an argument for each value of the forward body that may have to be kept."""
-        for value in [*(self.arg(k) for k in range(len(self.states))), *_drawn(self.forward)]:
+        for value in (*(self.arg(k) for k in range(len(self.states))), *_drawn(self.forward)):
             self.held[value] = b.block.insert_arg(value.type, len(b.block.args))
 
     def used(self) -> list[tuple[SSAValue, BlockArgument]]:
@@ -307,7 +309,7 @@ def loop(g: Vjp) -> Gradients:
         slices = {j: inner.Gather(ct, back, axis=0) for j, ct in scan_cts.items()}
         new, _ = made.step(inner, carried, slices, [])
         _yield(inner, [inner.Identity(going), *new])
-        sweep(inner.block, None, [])
+        sweep(inner.block, None, [back.ssa])
         for value, arg in made.used():
             kept = _kept_by_loop(g, value)
             fetch = Builder.before(_after(back.ssa), b.ctx)
@@ -316,6 +318,7 @@ def loop(g: Vjp) -> Gradients:
             arg.replace_all_uses_with(take(kept, back).ssa)
         for arg in [a for a in made.held.values() if isinstance(a, BlockArgument)]:
             inner.block.erase_arg(arg)
+        sweep(inner.block, None, [])
         found = b.op("Loop", trips, None, *made.first_cts(), body=Region(inner.block))
     results = [found] if isinstance(found, Tensor) else list(found)
     g.captured += list(zip(made.captures, results[len(made.live) :], strict=True))
@@ -384,7 +387,7 @@ def _entries_of_args(block: Block, at: int) -> None:
     for name, blank in (("onnx.ins", string("")), ("onnx.ins_decl", UnitAttr())):
         found = end.attributes.get(name)
         if isinstance(found, ArrayAttr):
-            entries: list[Attribute] = list(found.data)
+            entries = list(cast("ArrayAttr[Attribute]", found).data)
             entries += [blank] * (at - len(entries))
             end.attributes[name] = ArrayAttr([*entries[:at], blank, *entries[at:]])
 
@@ -424,7 +427,9 @@ def scan(g: Vjp) -> Gradients:
         made.hold(inner)
         for arg in scanned:
             made.held[arg] = inner.block.insert_arg(arg.type, len(inner.block.args))
-        cts = {j: inner.block.insert_arg(block_ct, len(inner.block.args)) for j, block_ct in _ct_slices(block, n, scan_cts)}
+        cts = {
+            j: inner.block.insert_arg(block_ct, len(inner.block.args)) for j, block_ct in _ct_slices(block, n, scan_cts)
+        }
         given = {n + j: inner.wrap(arg) for j, arg in cts.items()}
         new, found = made.step(inner, carried, given, [scanned[j] for j in wanted])
         outputs = [(j, t) for j, t in zip(wanted, found, strict=True) if t is not None]
@@ -433,7 +438,7 @@ def scan(g: Vjp) -> Gradients:
         sweep(inner.block, None, [])
         # What is scanned, in the order of the block's arguments: value, axis, direction.
         rows: list[tuple[SSAValue, int, int]] = []
-        at = {arg: j for j, arg in enumerate(scanned)}
+        at: dict[SSAValue, int] = {arg: j for j, arg in enumerate(scanned)}
         used: set[SSAValue] = {arg for _, arg in made.used()}
         if not used and not cts:
             used = {made.held[scanned[0]]}
@@ -501,7 +506,7 @@ def sequence_map(g: Vjp) -> Gradients:
         _replay(inner, block, values)
         sources = [own[i].ssa for i in wanted] + captures
         outputs = [values.get(yielded[j], yielded[j]) for j, _ in cts]
-        found = differentiate(inner, outputs, sources, given)
+        found = differentiate(inner, outputs, sources, given, block=inner.block)
         made = [zero_value(inner, inner.wrap(v)) if t is None else t for t, v in zip(found, sources, strict=True)]
         made = [inner.Identity(t) if _outside(inner, t.ssa) else t for t in made]
         sweep(inner.block, None, [t.ssa for t in made])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import numpy as np
 
 from irkit.ir.builder import Builder, Tensor
 from irkit.passes.autodiff.registry import Gradients, Vjp, proven_zero, vjp
+from irkit.passes.autodiff.rules._sample import Taps, around, linear, sampled, within
 from irkit.passes.autodiff.rules._through import through
 from irkit.passes.autodiff.rules._window import (
     Size,
@@ -138,11 +137,12 @@ def deform_conv(g: Vjp) -> Gradients:
 
     def forward(b: Builder, x: Tensor, w: Tensor, offset: Tensor, bias: Tensor | None, mask: Tensor | None) -> Tensor:
         moved = reshape(b, offset, [batch * parts, taps, rank, *win.out])
-        at = [
-            b.Add(b.Squeeze(cut(b, moved, [2], [axis], [1]), [2]), g.cast(_grid(b, win, axis, taps), offset))
-            for axis in range(rank)
-        ]
-        columns = _sampled(b, g, reshape(b, x, [batch * parts, divided(b, channels, parts), -1]), at, win.size)
+        taps_of: list[Taps] = []
+        for axis in range(rank):
+            at = b.Add(b.Squeeze(cut(b, moved, [2], [axis], [1]), [2]), g.cast(_grid(b, win, axis, taps), offset))
+            near, far = around(g, reshape(b, at, [batch * parts, -1]), (0, 1))
+            taps_of.append(within(g, near, linear(g, far), win.size[axis]))
+        columns = sampled(b, g, reshape(b, x, [batch * parts, divided(b, channels, parts), -1]), taps_of, win.size)
         if mask is not None:
             columns = b.Mul(columns, reshape(b, mask, [batch * parts, 1, -1]))
         columns = reshape(b, columns, [batch, group, divided(b, channels * taps, group), places])
@@ -168,34 +168,3 @@ def _grid(b: Builder, win: Windows, axis: int, taps: Size) -> Tensor:
     inner = reshape(b, inner, [-1 if i == axis else 1 for i in range(rank)])
     inner = reshape(b, b.Expand(inner, vector(b, win.kernel)), [taps, *[1] * rank])
     return b.Sub(b.Add(inner, steps), vector(b, [win.begin[axis]]))
-
-
-def _sampled(b: Builder, g: Vjp, flat: Tensor, at: list[Tensor], size: list[Size]) -> Tensor:
-    """Values of images (G, C, all) between elements, linearly, and 0 outside: (G, C, places).
-
-    Args:
-        at: per axis the coordinates (G, taps, ...).
-    """
-    lows = [b.Floor(a) for a in at]
-    found: Tensor | None = None
-    for corner in product((0, 1), repeat=len(at)):
-        index: Tensor | None = None
-        weight: Tensor | None = None
-        for a, low, n, bit in zip(at, lows, size, corner, strict=True):
-            place = b.Add(low, bit) if bit else low
-            far = b.Sub(a, low) if bit else b.Sub(b.Add(low, 1), a)
-            last = g.cast(vector(b, [n - 1]), a)
-            inside = b.And(b.GreaterOrEqual(place, g.const(0.0, a)), b.LessOrEqual(place, last))
-            far = b.Mul(far, g.cast(inside, a))
-            whole = b.Cast(b.Max(b.Min(place, last), g.const(0.0, a)), to=7)
-            index = whole if index is None else b.Add(b.Mul(index, vector(b, [n])), whole)
-            weight = far if weight is None else b.Mul(weight, far)
-        assert index is not None
-        assert weight is not None
-        groups, channels = (b.Shape(flat, start=i, end=i + 1) for i in (0, 1))
-        index = reshape(b, index, [groups, 1, -1])
-        index = b.Expand(index, vector(b, [1, channels, 1]))
-        term = b.Mul(b.GatherElements(flat, index, axis=2), reshape(b, weight, [groups, 1, -1]))
-        found = term if found is None else b.Add(found, term)
-    assert found is not None
-    return found

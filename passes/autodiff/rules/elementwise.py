@@ -50,8 +50,7 @@ def sub(g: Vjp) -> Gradients:
 @vjp("Mul")
 def mul(g: Vjp) -> Gradients:
     if g.op.operands[0] is g.op.operands[1]:
-        # A square: where x is 0, so is the gradient, even under a root whose derivative is infinite there.
-        return (g.scale(g.x(0), g.b.Add(g.ct, g.ct)),)
+        return (g.scale(g.b.Add(g.ct, g.ct), g.x(0)),)
     return (
         g.unbroadcast(g.scale(g.ct, g.x(1)), 0) if g.needs(0) else None,
         g.unbroadcast(g.scale(g.ct, g.x(0)), 1) if g.needs(1) else None,
@@ -99,7 +98,7 @@ def _pow_base(g: Vjp) -> Tensor:
         if power == 1:
             return g.ct
         if power == 2:
-            return g.scale(x, b.Add(g.ct, g.ct))
+            return g.scale(b.Add(g.ct, g.ct), x)
         return g.scale(g.ct, b.Mul(b.Pow(x, g.const(power - 1, x)), g.const(power, x)))
     # x^0 is constant, at x = 0 too.
     p = g.cast(g.x(1), x)
@@ -179,11 +178,14 @@ def where(g: Vjp) -> Gradients:
 # One operand: the derivative's factor ---------------------------------------------------------------------------------
 
 
-def _bounded(*op_types: str) -> Callable[[Callable[[Vjp], Tensor]], Callable[[Vjp], Tensor]]:
+def bounded(*op_types: str) -> Callable[[Callable[[Vjp], Tensor]], Callable[[Vjp], Tensor]]:
     """Declares the derivative of ops of one operand, where it is finite for every finite operand."""
 
     def register(factor: Callable[[Vjp], Tensor]) -> Callable[[Vjp], Tensor]:
-        vjp(*op_types)(lambda g: g.b.Mul(g.ct, factor(g)))
+        @vjp(*op_types)
+        def rule(g: Vjp) -> Tensor:  # pyright: ignore[reportUnusedFunction]
+            return g.b.Mul(g.ct, factor(g))
+
         return factor
 
     return register
@@ -193,7 +195,10 @@ def _singular(*op_types: str) -> Callable[[Callable[[Vjp], Tensor]], Callable[[V
     """The same, where it may be infinite or NaN."""
 
     def register(factor: Callable[[Vjp], Tensor]) -> Callable[[Vjp], Tensor]:
-        vjp(*op_types)(lambda g: g.scale(g.ct, factor(g)))
+        @vjp(*op_types)
+        def rule(g: Vjp) -> Tensor:  # pyright: ignore[reportUnusedFunction]
+            return g.scale(g.ct, factor(g))
+
         return factor
 
     return register
@@ -204,7 +209,7 @@ def neg(g: Vjp) -> Tensor:
     return g.b.Neg(g.ct)
 
 
-@_bounded("Abs")
+@bounded("Abs")
 def abs_(g: Vjp) -> Tensor:
     return g.b.Sign(g.x(0))
 
@@ -216,7 +221,19 @@ def reciprocal(g: Vjp) -> Tensor:
 
 @vjp("Sqrt")
 def sqrt(g: Vjp) -> Tensor:
-    return divide(g, g.b.Mul(g.ct, g.const(0.5)), g.y())
+    ct = g.b.Mul(g.ct, g.const(0.5))
+    facts = facts_of(g.op.operands[0])
+    if facts.nonnegative and not facts.positive:
+        # The root of a sum of squares, say: it has its minimum where it is 0, and 0 for a slope there.
+        return g.b.Mul(ct, safe_inverse(g, g.y()))
+    return divide(g, ct, g.y())
+
+
+def safe_inverse(g: Vjp, x: Tensor) -> Tensor:
+    """``1 / x``, and 0 where x is 0; its derivatives are finite there too."""
+    b = g.b
+    at_zero = b.Equal(x, g.const(0, x))
+    return b.Where(at_zero, g.const(0, x), b.Reciprocal(b.Where(at_zero, g.const(1, x), x)))
 
 
 @_singular("Exp")
@@ -229,12 +246,12 @@ def log(g: Vjp) -> Tensor:
     return divide(g, g.ct, g.x(0))
 
 
-@_bounded("Sin")
+@bounded("Sin")
 def sin(g: Vjp) -> Tensor:
     return g.b.Cos(g.x(0))
 
 
-@_bounded("Cos")
+@bounded("Cos")
 def cos(g: Vjp) -> Tensor:
     return g.b.Neg(g.b.Sin(g.x(0)))
 
@@ -258,7 +275,7 @@ def acos(g: Vjp) -> Tensor:
     return g.b.Neg(g.b.Reciprocal(g.b.Sqrt(_one_minus_square(g, g.x(0)))))
 
 
-@_bounded("Atan")
+@bounded("Atan")
 def atan(g: Vjp) -> Tensor:
     return g.b.Reciprocal(g.b.Add(g.b.Mul(g.x(0), g.x(0)), g.const(1)))
 
@@ -273,12 +290,12 @@ def cosh(g: Vjp) -> Tensor:
     return g.b.Sinh(g.x(0))
 
 
-@_bounded("Tanh")
+@bounded("Tanh")
 def tanh(g: Vjp) -> Tensor:
     return _one_minus_square(g, g.y())
 
 
-@_bounded("Asinh")
+@bounded("Asinh")
 def asinh(g: Vjp) -> Tensor:
     return g.b.Reciprocal(g.b.Sqrt(g.b.Add(g.b.Mul(g.x(0), g.x(0)), g.const(1))))
 
@@ -293,7 +310,7 @@ def atanh(g: Vjp) -> Tensor:
     return g.b.Reciprocal(_one_minus_square(g, g.x(0)))
 
 
-@_bounded("Erf")
+@bounded("Erf")
 def erf(g: Vjp) -> Tensor:
     return g.b.Mul(g.b.Exp(g.b.Neg(g.b.Mul(g.x(0), g.x(0)))), g.const(2 / math.sqrt(math.pi)))
 

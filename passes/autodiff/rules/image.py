@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,9 @@ from irkit.errors import UnsupportedError
 from irkit.ir.builder import Builder, Tensor
 from irkit.ir.location import where
 from irkit.passes.autodiff.registry import Gradients, Vjp, proven_zero, vjp
+from irkit.passes.autodiff.rules._sample import Taps, around, cubic, linear, sampled, within
 from irkit.passes.autodiff.rules._through import through
-from irkit.passes.autodiff.rules._window import Size, cut, reshape, size_of, spatial, vector
+from irkit.passes.autodiff.rules._window import Size, cut, size_of, spatial, vector
 
 proven_zero("Resize", "sizes", [3])
 proven_zero("AffineGrid CenterCropPad", "sizes", [1])
@@ -127,39 +127,20 @@ def grid_sample(g: Vjp) -> Gradients:
 
     def forward(b: Builder, x: Tensor, grid: Tensor) -> Tensor:
         size = spatial(g, x)
-        batch, channels = size_of(g, x, 0), size_of(g, x, 1)
         rank = len(size)
         points = b.Reshape(grid, [0, -1, rank])
-        index: Tensor | None = None
-        weight: Tensor | None = None
-        taps = [
-            _taps(b, g, b.Squeeze(cut(b, points, [2], [rank - 1 - axis], [1]), [2]), n) for axis, n in enumerate(size)
-        ]
-        chosen = list(product(*(range(len(t)) for t in taps)))
-        rows: list[tuple[Tensor, Tensor]] = []
-        for choice in chosen:
-            index = weight = None
-            for t, places, n in zip(choice, taps, size, strict=True):
-                place, share = places[t]
-                index = place if index is None else b.Add(b.Mul(index, vector(b, [n])), place)
-                weight = share if weight is None else b.Mul(weight, share)
-            assert index is not None
-            assert weight is not None
-            rows.append((b.Unsqueeze(index, [1]), b.Unsqueeze(weight, [1, 2])))
-        # (N, taps, points), to be found at once in (N, C, elements).
-        places = b.Concat(*(place for place, _ in rows), axis=1)
-        places = b.Expand(reshape(b, places, [batch, 1, -1]), vector(b, [1, channels, 1]))
-        found = b.GatherElements(b.Reshape(x, [0, 0, -1]), places, axis=2)
-        found = reshape(b, found, [batch, channels, len(rows), -1])
-        weights = b.Concat(*(share for _, share in rows), axis=2)
-        total = b.ReduceSum(b.Mul(found, weights), [2], keepdims=0)
-        return b.Reshape(total, g.shape_of(g.y()), allowzero=1)
+        # The last coordinate is that of the first axis.
+        columns = [b.Squeeze(cut(b, points, [2], [rank - 1 - axis], [1]), [2]) for axis in range(rank)]
+        taps = [_taps(g, v, n) for v, n in zip(columns, size, strict=True)]
+        found = sampled(b, g, b.Reshape(x, [0, 0, -1]), taps, size)
+        return b.Reshape(found, g.shape_of(g.y()), allowzero=1)
 
     return through(g, forward, [g.x(0), g.x(1)])
 
 
-def _taps(b: Builder, g: Vjp, v: Tensor, n: Size) -> list[tuple[Tensor, Tensor]]:
-    """The elements of an axis that count at points, as (index, weight) each; the weight is 0 for one outside."""
+def _taps(g: Vjp, v: Tensor, n: Size) -> Taps:
+    """The elements of an axis that count at coordinates from -1 to 1, (N, points)."""
+    b = g.b
     mode, padding, corners = g.attr("mode"), g.attr("padding_mode"), bool(g.attr("align_corners"))
     one, zero = g.const(1.0, v), g.const(0.0, v)
     count = g.cast(vector(b, [n]), v)
@@ -173,25 +154,17 @@ def _taps(b: Builder, g: Vjp, v: Tensor, n: Size) -> list[tuple[Tensor, Tensor]]
     if padding == "reflection":
         at = _reflected(b, g, at, low, span)
     at = b.Max(b.Min(at, b.Add(count, g.const(8.0, v))), g.const(-8.0, v))
-    first = b.Floor(at)
-    far = b.Sub(at, first)
+    offsets = {"nearest": (0,), "linear": (0, 1), "cubic": (-1, 0, 1, 2)}[mode]
+    places, far = around(g, at, offsets)
     if mode == "nearest":
-        weights = [(0.0, b.Expand(one, b.Shape(at)))]
-    elif mode == "linear":
-        weights = [(0.0, b.Sub(one, far)), (1.0, far)]
+        weights = g.b.Expand(one, b.Shape(places))
     else:
-        weights = [(float(k), _cubic(b, g, far, k)) for k in (-1, 0, 1, 2)]
-    found: list[tuple[Tensor, Tensor]] = []
-    for offset, weight in weights:
-        place = b.Add(first, g.const(offset, v)) if offset else first
-        if padding == "zeros":
-            inside = b.And(b.GreaterOrEqual(place, zero), b.LessOrEqual(place, last))
-            weight = b.Mul(weight, g.cast(inside, weight))
-        elif padding == "reflection":
-            place = b.Round(_reflected(b, g, place, low, span))
-        place = b.Max(b.Min(place, last), zero)
-        found.append((b.Cast(place, to=7), weight))
-    return found
+        weights = linear(g, far) if mode == "linear" else cubic(g, far)
+    if padding == "zeros":
+        return within(g, places, weights, n)
+    if padding == "reflection":
+        places = b.Round(_reflected(b, g, places, low, span))
+    return b.Max(b.Min(places, last), zero), weights
 
 
 def _reflected(b: Builder, g: Vjp, at: Tensor, low: Tensor, span: Tensor) -> Tensor:
@@ -203,16 +176,3 @@ def _reflected(b: Builder, g: Vjp, at: Tensor, low: Tensor, span: Tensor) -> Ten
     rest = b.Sub(beyond, b.Mul(b.Floor(b.Div(beyond, twice)), twice))
     folded = b.Where(b.Greater(rest, width), b.Sub(twice, rest), rest)
     return b.Add(b.Mul(folded, g.cast(positive, at)), low)
-
-
-def _cubic(b: Builder, g: Vjp, far: Tensor, k: int, a: float = -0.75) -> Tensor:
-    """The cubic convolution kernel of Keys (1981), equation 4, at the distance ``|k - far|``."""
-    t = b.Sub(far, g.const(float(k), far)) if k <= 0 else b.Sub(g.const(float(k), far), far)
-
-    def polynomial(*coefficients: float) -> Tensor:
-        total = g.const(coefficients[0], far)
-        for c in coefficients[1:]:
-            total = b.Add(b.Mul(total, t), g.const(c, far))
-        return total
-
-    return polynomial(a + 2, -(a + 3), 0.0, 1.0) if k in (0, 1) else polynomial(a, -5 * a, 8 * a, -4 * a)

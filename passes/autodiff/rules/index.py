@@ -18,7 +18,7 @@ proven_zero("TensorScatter", "indices", [2])
 
 @vjp("Gather")
 def gather(g: Vjp) -> Tensor:
-    """The rows are added up where they came from; along another axis than the first, that axis is brought to the front."""
+    """The rows are added up where they came from; another axis than the first is brought to the front."""
     b, x, indices = g.b, g.x(0), g.x(1)
     rank, picked = g.rank(x), g.rank(indices)
     axis = g.attr("axis") % rank
@@ -68,7 +68,7 @@ def scatter_nd(g: Vjp) -> Gradients:
 
 
 def _scatter(g: Vjp, scatter: Callable[[Tensor, Tensor, str], Tensor], pick: Callable[[Tensor], Tensor]) -> Gradients:
-    """By reduction. Without one, which of several updates of a place counts is not defined, so each gets the cotangent."""
+    """By reduction. Without one it is not defined which of several updates of a place counts: each gets it."""
     b, data, updates, ct = g.b, g.x(0), g.x(2), g.ct
     match g.attr("reduction"):
         case "add":

@@ -52,19 +52,20 @@ def matmul(g: Vjp) -> Gradients:
 @vjp("Gemm")
 def gemm(g: Vjp) -> Gradients:
     """``Y = alpha A' B' + beta C``."""
-    b, ct, alpha, beta = g.b, g.ct, g.attr("alpha"), g.attr("beta")
+    b, ct, beta = g.b, g.ct, g.attr("beta")
+    alpha = None if g.attr("alpha") == 1 else g.attr("alpha")
     trans_a, trans_b = int(g.attr("transA")), int(g.attr("transB"))
     first = second = third = None
     if g.needs(0):
         if trans_a:
-            first = b.Gemm(g.x(1), ct, transA=trans_b, transB=1, alpha=alpha)
+            first = b.Gemm(g.x(1), ct, transA=trans_b or None, transB=1, alpha=alpha)
         else:
-            first = b.Gemm(ct, g.x(1), transB=1 - trans_b, alpha=alpha)
+            first = b.Gemm(ct, g.x(1), transB=1 - trans_b or None, alpha=alpha)
     if g.needs(1):
         if trans_b:
-            second = b.Gemm(ct, g.x(0), transA=1, transB=trans_a, alpha=alpha)
+            second = b.Gemm(ct, g.x(0), transA=1, transB=trans_a or None, alpha=alpha)
         else:
-            second = b.Gemm(g.x(0), ct, transA=1 - trans_a, alpha=alpha)
+            second = b.Gemm(g.x(0), ct, transA=1 - trans_a or None, alpha=alpha)
     if g.needs(2):
         scaled = ct if beta == 1 else b.Mul(ct, g.const(beta))
         third = g.unbroadcast(scaled, 2)
@@ -157,10 +158,6 @@ def _fit(g: Vjp, value: Tensor, like: Tensor) -> Tensor:
         return value
     b = g.b
     shape = g.shape_of(like)
-    known, target = value.shape, like.shape
-    certain = known is not None and target is not None
-    if certain and all(isinstance(t, int) and t != 1 or s == t and s is not None for s, t in zip(known, target, strict=True)):
-        return b.Expand(value, shape)
     return b.Expand(g.unbroadcast_to(value, like), shape)
 
 
@@ -185,4 +182,3 @@ def _on_diagonal(g: Vjp, value: Tensor, term: str, labels: str, x: Tensor) -> Te
         column = b.Unsqueeze(places, g.i64([k for k in range(rank) if k != i]))
         found = b.Mul(found, g.float_of(b.Equal(row, column), value))
     return found
-

@@ -168,7 +168,10 @@ def _stash(g: Vjp) -> DType:
 def layer_normalization(g: Vjp) -> Gradients:
     b, x, scale = g.b, g.x(0), g.x(1)
     ct, of_mean, of_inverse = (*g.cts, None, None)[:3]
-    rows = _Rows(g, _stashed(g, x), _axes_from(g), g.attr("epsilon"), mean=g.y(1), inverse=g.y(2))
+    # The op gives its statistics too, but only in certain dtypes.
+    given = _stash(g).name in ("float32", "bfloat16")
+    mean, inverse = (g.y(1), g.y(2)) if given else (None, None)
+    rows = _Rows(g, _stashed(g, x), _axes_from(g), g.attr("epsilon"), mean=mean, inverse=inverse)
     of_x = None
     if g.needs(0):
         normal = None if ct is None else _stashed(g, b.Mul(ct, scale))

@@ -211,7 +211,7 @@ class _Side:
         start, step = b.Unsqueeze(start, [2]), b.Unsqueeze(b.Div(length, g.const(float(bins), start)), [2])
         ratio = g.attr("sampling_ratio")
         if ratio > 0:
-            grid = b.Expand(g.i64([[[ratio]]]), b.Shape(step))
+            grid = b.Expand(g.i64([ratio]), b.Shape(step))
             most: Size = ratio
         else:
             grid = b.Cast(b.Max(b.Ceil(step), g.const(0.0, start)), to=7)

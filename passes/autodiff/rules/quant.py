@@ -65,4 +65,3 @@ def _gathered(g: Vjp, value: Tensor, scale: Tensor, axis: int, block: int) -> Te
     sizes = [g.size(scale, i) for i in range(rank)]
     sizes.insert(axis + 1, g.i64([block]))
     return g.reduce_sum(b.Reshape(whole, g.join(sizes)), [axis + 1])
-

@@ -11,7 +11,7 @@ from irkit.errors import UnsupportedError
 from irkit.ir.builder import Builder, Tensor
 from irkit.ir.location import where
 from irkit.passes.autodiff.registry import Vjp, proven_zero, vjp
-from irkit.passes.autodiff.rules.elementwise import divide
+from irkit.passes.autodiff.rules.elementwise import safe_inverse
 
 proven_zero("ArgMax ArgMin", "gives indices")
 proven_zero(
@@ -35,7 +35,7 @@ def _all_axes(g: Vjp) -> bool:
 
 
 def _unreduced(g: Vjp, value: Tensor) -> Tensor:
-    """A value of the result's shape, with the axes that were reduced as axes of size 1: it broadcasts to the operand."""
+    """A value of the result's shape, with the reduced axes as axes of size 1: it broadcasts to the operand."""
     if g.attr("keepdims") or _all_axes(g) or _is_identity(g):
         return value
     return g.b.Unsqueeze(value, g.x(1))
@@ -44,6 +44,8 @@ def _unreduced(g: Vjp, value: Tensor) -> Tensor:
 def _count(g: Vjp) -> Tensor:
     """How many elements each element of the result was made of, as a tensor of int64."""
     b, x, y = g.b, g.x(0), g.y()
+    if _all_axes(g):
+        return b.Size(x)
     # An empty result has no element that could tell.
     return b.Div(b.Size(x), b.Max(b.Size(y), g.b.constant(np.asarray(1, np.int64))))
 
@@ -107,13 +109,13 @@ def reduce_l1(g: Vjp) -> Tensor:
 
 @vjp("ReduceL2")
 def reduce_l2(g: Vjp) -> Tensor:
-    # At 0 the norm has a corner, where 0 is chosen: x comes first, so that its zeros annihilate the infinite factor.
-    return g.scale(g.x(0), _unreduced(g, divide(g, g.ct, g.y())))
+    # At 0 the norm has a corner, where 0 is chosen.
+    return g.b.Mul(_unreduced(g, g.b.Mul(g.ct, safe_inverse(g, g.y()))), g.x(0))
 
 
 @vjp("ReduceSumSquare")
 def reduce_sum_square(g: Vjp) -> Tensor:
-    return g.scale(g.x(0), _unreduced(g, g.b.Add(g.ct, g.ct)))
+    return g.scale(_unreduced(g, g.b.Add(g.ct, g.ct)), g.x(0))
 
 
 @vjp("ReduceLogSumExp")
@@ -158,6 +160,10 @@ def _edge(g: Vjp, x: Tensor, axis: int, value: float) -> Tensor:
     return g.b.Expand(g.const(value, x), sizes)
 
 
+def _product_so_far(b: Builder, p: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    return b.Mul(p, v), b.Identity(p)
+
+
 def product_gradient(g: Vjp, x: Tensor, ct: Tensor, axis: int, *, exclusive: bool, reverse: bool) -> Tensor:
     """The cotangent of ``x`` from that of its cumulative product along an axis.
 
@@ -165,7 +171,7 @@ def product_gradient(g: Vjp, x: Tensor, ct: Tensor, axis: int, *, exclusive: boo
     ``R_k = ct_k + x_(k+1) R_(k+1)`` gathers from the other side; with ``exclusive`` the term ``ct_k`` comes one later.
     """
     b, direction = g.b, int(reverse)
-    before = _scan_axis(b, _edge(g, x, axis, 1), [x], axis, direction, lambda b, p, v: (b.Mul(p, v), b.Identity(p)))
+    before = _scan_axis(b, _edge(g, x, axis, 1), [x], axis, direction, _product_so_far)
 
     def inclusive(b: Builder, s: Tensor, v: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         r = b.Add(c, s)
@@ -201,7 +207,9 @@ def reduce_prod(g: Vjp) -> Tensor:
     order = [i for i in range(rank) if i not in axes] + axes
     moved = b.Transpose(x, perm=order)
     sizes = b.Concat(b.Gather(g.shape_of(x), g.i64(order[: rank - len(axes)])), g.count(x, axes), axis=0)
-    others = b.Reshape(_others(g, b.Reshape(moved, sizes, allowzero=1), rank - len(axes)), g.shape_of(moved), allowzero=1)
+    others = b.Reshape(
+        _others(g, b.Reshape(moved, sizes, allowzero=1), rank - len(axes)), g.shape_of(moved), allowzero=1
+    )
     return b.Mul(b.Transpose(others, perm=[order.index(i) for i in range(rank)]), _unreduced(g, g.ct))
 
 
@@ -225,9 +233,7 @@ def _fixed_axes(g: Vjp) -> list[int]:
 
 def _others(g: Vjp, x: Tensor, axis: int) -> Tensor:
     """Per element the product of the others along an axis."""
-
-    def step(b: Builder, p: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        return b.Mul(p, v), b.Identity(p)
-
     one = _edge(g, x, axis, 1)
-    return g.b.Mul(_scan_axis(g.b, one, [x], axis, 0, step), _scan_axis(g.b, one, [x], axis, 1, step))
+    return g.b.Mul(
+        _scan_axis(g.b, one, [x], axis, 0, _product_so_far), _scan_axis(g.b, one, [x], axis, 1, _product_so_far)
+    )

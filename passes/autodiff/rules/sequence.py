@@ -38,11 +38,16 @@ def at(g: Vjp) -> Tensor:
 @vjp("SequenceInsert")
 def insert(g: Vjp) -> Gradients:
     b, ct = g.b, g.cts[0]
-    length = b.SequenceLength(g.x(0))
-    place = _place(g, 2, length, length)
+    if g.x(2) is None:
+        # At the end, whatever the length: so a loop that collects values need not keep what it had before.
+        place: Tensor | None = None
+        last = g.i64(-1)
+    else:
+        length = b.SequenceLength(g.x(0))
+        place = last = _place(g, 2, length, length)
     return (
         b.SequenceErase(ct, place) if g.needs(0) else None,
-        b.SequenceAt(ct, place) if g.needs(1) else None,
+        b.SequenceAt(ct, last) if g.needs(1) else None,
     )
 
 

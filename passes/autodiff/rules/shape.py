@@ -81,7 +81,7 @@ def put_back(g: Vjp, x: Tensor, source: Tensor, ct: Tensor) -> Tensor:
 
 
 def copies(g: Vjp, copy: Callable[[Tensor], Tensor]) -> Tensor:
-    """The cotangent of the first operand of an op that copies its elements, where ``copy`` does the same with places."""
+    """The cotangent of the operand of an op that copies its elements; ``copy`` does the same with places."""
     return put_back(g, g.x(0), copy(places(g, g.x(0))), g.ct)
 
 

@@ -7,7 +7,7 @@ from irkit.ir.builder import Builder, Tensor
 from irkit.ir.location import where
 from irkit.passes.autodiff.registry import Gradients, Vjp, proven_zero, vjp
 from irkit.passes.autodiff.rules._through import through
-from irkit.passes.autodiff.rules._window import counted, cut, reshape, size_of
+from irkit.passes.autodiff.rules._window import counted, cut, reshape, scalar, size_of
 
 proven_zero("HannWindow HammingWindow BlackmanWindow", "a size")
 proven_zero("MelWeightMatrix", "the bands' edges are rounded to whole bins")
@@ -30,9 +30,9 @@ def dft(g: Vjp) -> Tensor:
     points = g.cast(length, ct)
     where_ = g.i64(axis)
     if inverse:
-        found = b.Div(b.DFT(ct, length, where_, onesided=int(whole)), points)
+        found = b.Div(b.DFT(ct, scalar(b, length), where_, onesided=int(whole)), points)
     else:
-        found = b.Mul(b.DFT(ct, length, where_, inverse=1), points)
+        found = b.Mul(b.DFT(ct, scalar(b, length), where_, inverse=1), points)
     if whole:
         # Every bin but the first, and the last of an even N, stands for two.
         bins = counted(b, g.size(found, axis))

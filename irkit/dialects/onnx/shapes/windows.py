@@ -1,10 +1,11 @@
-"""Convolutions, crops and transforms whose sizes depend on values: the official inference then loses their ranks."""
+"""Convolutions, unpooling, crops and transforms: where the official inference loses ranks, or errs."""
 
 from __future__ import annotations
 
 from xdsl.ir import Attribute
 
 from irkit.dialects.onnx.infer import Call, shape_rule
+from irkit.ir.constants import RefAttr
 from irkit.ir.types import Dim, TensorInfo, intern, tensor, tensor_info
 
 __all__: list[str] = []
@@ -15,14 +16,28 @@ def _info(call: Call, index: int) -> TensorInfo | None:
     return None if found is None else tensor_info(found)
 
 
+def _refers(call: Call) -> bool:
+    """Whether an attribute is given by the caller of a function."""
+    return any(isinstance(attr, RefAttr) for attr in call.properties.values())
+
+
 @shape_rule("Conv", "ConvTranspose", "DeformConv")
 def convolution(call: Call) -> list[Attribute] | None:
-    """Where neither the weights nor an attribute tell the kernel's size."""
+    """Where neither the weights nor an attribute tell the kernel's size; and a ConvTranspose sized by its strides."""
     x, w = _info(call, 0), _info(call, 1)
-    if x is None or x.shape is None or len(x.shape) < 3 or call.attr("kernel_shape") is not None:
+    if x is None or x.shape is None or len(x.shape) < 3 or _refers(call):
+        return None
+    if w is not None and w.shape is not None and len(w.shape) != len(x.shape):
         return None
     kernel = None if w is None or w.shape is None else w.shape[2:]
-    if kernel is not None and all(isinstance(k, int) for k in kernel):
+    known = call.attr("kernel_shape") is not None or (kernel is not None and all(isinstance(k, int) for k in kernel))
+    sizes: list[Dim] = [None] * (len(x.shape) - 2)
+    if call.cls.op_type == "ConvTranspose" and _by_strides(call):
+        strides = call.attr("strides") or [1] * len(sizes)
+        if len(strides) != len(sizes):
+            return None
+        sizes = [n * s if isinstance(n, int) else None for n, s in zip(x.shape[2:], strides, strict=True)]
+    elif known:
         return None
     channels: Dim = None
     if w is not None and w.shape is not None:
@@ -30,17 +45,37 @@ def convolution(call: Call) -> list[Attribute] | None:
             channels = w.shape[0]
         elif isinstance(w.shape[1], int):
             channels = w.shape[1] * call.attr("group")
-    return [tensor(x.dtype, (x.shape[0], channels, *[None] * (len(x.shape) - 2)))]
+    return [tensor(x.dtype, (x.shape[0], channels, *sizes))]
+
+
+def _by_strides(call: Call) -> bool:
+    """Whether each element gives a stride's length of the result, to which the official inference adds the padding."""
+    padded = str(call.attr("auto_pad") or "").startswith("SAME")
+    return padded and call.attr("output_padding") is not None and call.attr("output_shape") is None
 
 
 @shape_rule("CenterCropPad")
 def center_crop_pad(call: Call) -> list[Attribute] | None:
     x = _info(call, 0)
-    if x is None or x.shape is None or call.constant(1) is not None:
+    if x is None or x.shape is None or call.constant(1) is not None or _refers(call):
         return None
     rank, axes = len(x.shape), call.attr("axes")
+    if any(not -rank <= axis < rank for axis in axes or ()):
+        return None
     changed = range(rank) if axes is None else [axis % rank for axis in axes]
     return [tensor(x.dtype, [None if i in changed else d for i, d in enumerate(x.shape)])]
+
+
+@shape_rule("MaxUnpool")
+def max_unpool(call: Call) -> list[Attribute] | None:
+    """Where the output's shape is given."""
+    x, shape = _info(call, 0), call.constant(2)
+    if x is None or x.shape is None or call.type(2) is None:
+        return None
+    sizes = [None] * len(x.shape) if shape is None else [int(n) for n in shape.array().reshape(-1)]
+    if any(n is not None and n < 0 for n in sizes):
+        return None
+    return [tensor(x.dtype, sizes)]
 
 
 @shape_rule("STFT")
