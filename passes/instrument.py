@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from xdsl.passes import ModulePass
 
@@ -16,6 +16,9 @@ from irkit.errors import CheckError, IrkitError, PassError, VerifyError
 from irkit.ir.module import Module
 from irkit.passes.base import Pass
 from irkit.passes.rewrite import ops_in, sync_signature
+
+if TYPE_CHECKING:
+    from irkit.verify import Report
 
 __all__ = ["Instrumentation", "PassRecord", "Timing"]
 
@@ -31,6 +34,8 @@ class PassRecord:
         ops_before, ops_after: how many ops the module has.
         notes: what the pass has to say.
         unchecked: what a comparison of before and after could not compare.
+        compared: how many pairs of runs it compared; None where there was nothing to compare (nothing changed, or
+            nobody asked).
     """
 
     name: str
@@ -40,6 +45,7 @@ class PassRecord:
     ops_after: int = 0
     notes: list[str] = field(default_factory=list[str])
     unchecked: list[str] = field(default_factory=list[str])
+    compared: int | None = None
 
 
 @dataclass
@@ -70,6 +76,7 @@ class Instrumentation:
         compare: replaces ``irkit.verify.compare``.
         records: one a pass, in order.
         timing: the tree of times.
+        compared_at_end: how many pairs of runs the comparison after the whole pipeline made; None without one.
     """
 
     verify_each: bool = False
@@ -80,6 +87,7 @@ class Instrumentation:
     compare: Callable[..., Any] | None = None
     records: list[PassRecord] = field(default_factory=list[PassRecord])
     timing: Timing = field(default_factory=lambda: Timing("pipeline"))
+    compared_at_end: int | None = None
 
     def say(self, text: str) -> None:
         """Prints a line to the stream."""
@@ -117,13 +125,14 @@ class Instrumentation:
                 self._verify(text, module)
         if before is not None and before != module:
             with self.timed("check"):
-                record.unchecked = self.check(before, module, f"pass '{text}'")
+                report = self.check(before, module, f"pass '{text}'")
+            record.unchecked, record.compared = list(report.unchecked), report.compared
         if self._prints(step, record):
             self.say(f"// after {text}{'' if record.changed else ' (no change)'}\n{module}")
         return record.changed
 
-    def check(self, before: Module, after: Module, what: str) -> list[str]:
-        """Compares what two modules compute. Returns what could not be compared.
+    def check(self, before: Module, after: Module, what: str) -> Report:
+        """Compares what two modules compute. Returns what was compared, and what could not be.
 
         Raises:
             CheckError: if they differ.
@@ -132,7 +141,7 @@ class Instrumentation:
         report = compare(before, after, backends=tuple(self.backends))
         if not report.equal:
             raise CheckError(f"{what} changed what the module computes\n{report.text()}")
-        return list(report.unchecked)
+        return report
 
     @contextmanager
     def timed(self, name: str) -> Generator[Timing]:

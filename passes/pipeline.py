@@ -130,8 +130,9 @@ def optimize(
             run.run_pass(step, made)
         if check == "end":
             with run.timed("check"):
-                unchecked = run.check(module, made, "the pipeline")
-            for item in unchecked:
+                report = run.check(module, made, "the pipeline")
+            run.compared_at_end = report.compared
+            for item in report.unchecked:
                 run.say(f"not compared: {item}")
     for record in run.records:
         for item in record.unchecked:

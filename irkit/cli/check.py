@@ -132,6 +132,8 @@ def _pipeline(args: Namespace) -> list[Check]:
     checks: list[Check] = []
     for entry in record.records:
         check = Check(f"pass {entry.name}", details=[] if entry.changed else ["changes nothing"])
+        if entry.compared == 0:
+            check.problem("it changed the module, and nothing could be compared")
         for reason in entry.unchecked:
             check.skip(reason)
         checks.append(check)
@@ -206,9 +208,12 @@ def _runs(module: Module, args: Namespace) -> Check:
     draws = any(op.has_trait(Random) for op in module.walk())
     made = [(name, _compiled(module, name, args.seed, check)) for name in args.backends]
     ready = [(name, executable) for name, executable in made if executable is not None]
-    compared = 0
+    compared, ran = 0, False
     for sample in range(args.samples if module.inputs else 1):
-        compared += _agree(module, ready, sample, draws, args, check)
+        agreed, any_ran = _agree(module, ready, sample, draws, args, check)
+        compared, ran = compared + agreed, ran or any_ran
+    if not ran:
+        check.problem("no backend runs it on any sample")
     if check.status == OK:
         check.details.insert(0, f"{compared} sample{'' if compared == 1 else 's'} agree")
     return check
@@ -225,13 +230,13 @@ def _compiled(module: Module, name: str, seed: int, check: Check) -> Executable 
 
 def _agree(
     module: Module, ready: Sequence[tuple[str, Executable]], sample: int, draws: bool, args: Namespace, check: Check
-) -> int:
-    """Runs one sample on all backends; returns 1 if results were compared, else 0."""
+) -> tuple[int, bool]:
+    """Runs one sample on all backends. Returns 1 if results were compared, else 0; and whether any backend ran it."""
     try:
         feeds = random_feeds(module, args.seed + sample)
     except IrkitError as error:
         check.skip(f"sample {sample}: {error}")
-        return 0
+        return 0, False
     results: list[tuple[str, dict[str, Any]]] = []
     errors: list[str] = []
     for name, executable in ready:
@@ -246,10 +251,10 @@ def _agree(
         else:
             check.skip(text)
     if len(results) < 2:
-        return 0
+        return 0, bool(results)
     if draws:
         check.skip(f"sample {sample}: the model draws random numbers, which each backend draws in its own way")
-        return 0
+        return 0, True
     (first, expected), *others = results
     tolerance = Tolerance(args.rtol, args.atol or 0.0)
     for name, found in others:
@@ -257,4 +262,4 @@ def _agree(
             wrong = difference_of(value, found[output], tolerance)
             if wrong is not None:
                 check.problem(f"sample {sample}: output '{output}' on {name} {wrong.message} (than on {first})")
-    return 1
+    return 1, True

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 from irkit.cli.models import STDIO, check_backends, check_output, read, write
 from irkit.cli.show import duration, facts, heading, print_json, table
-from irkit.errors import IrkitError
+from irkit.errors import CheckError, IrkitError
 from irkit.passes import LEVELS, Instrumentation, optimize, parse_pipeline, pass_names
 from irkit.passes.registry import find_pass
 
@@ -48,6 +48,14 @@ def run(args: Namespace) -> int:
         target_opset=args.target_opset,
         instrumentation=record,
     )
+    blind = [r.name for r in record.records if r.compared == 0]
+    if record.compared_at_end == 0:
+        blind.append("the whole pipeline")
+    if blind:
+        raise CheckError(
+            f"nothing could be compared before and after {', '.join(blind)}; nothing was written",
+            hint="the reasons stand above; --backends names others to compare on",
+        )
     if args.output is not None:
         write(made, args.output)
     found = _report(pipeline, record)

@@ -39,6 +39,7 @@ from xdsl.irdl import irdl_attr_definition, param_def
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
+from irkit.errors import VerifyError
 from irkit.ir.dtypes import BY_NAME, DType, dtype
 
 __all__ = [
@@ -191,6 +192,8 @@ class TensorInfo(NamedTuple):
     shape: Shape | None
 
 
+MAX_SIZE = (1 << 63) - 1
+
 unknown = UnknownType()
 absent_type = NoneType()
 _INTERNED: dict[tuple[DType, Shape | None], Attribute] = {}
@@ -212,6 +215,11 @@ def tensor(element: object, shape: Sequence[Dim] | None) -> Attribute:
     info = TensorInfo(dtype(element), None if shape is None else tuple(None if d == "" else d for d in shape))
     found = _INTERNED.get(info)
     if found is None:
+        wrong = [d for d in info.shape or () if isinstance(d, int) and not 0 <= d <= MAX_SIZE]
+        if wrong:
+            raise VerifyError(
+                f"a tensor has no size {wrong[0]}", hint=f"sizes are 0 to {MAX_SIZE}, as int64 holds them"
+            )
         found = _INTERNED[info] = _make_tensor(info)
         object.__setattr__(found, "_info", info)
         object.__setattr__(found, "_interned", True)

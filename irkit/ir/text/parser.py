@@ -40,7 +40,7 @@ from xdsl.utils.exceptions import ParseError as XdslParseError
 from xdsl.utils.lexer import Input
 from xdsl.utils.mlir_lexer import MLIRLexer, MLIRTokenKind
 
-from irkit.errors import ParseError
+from irkit.errors import ParseError, VerifyError
 from irkit.ir.attributes import int_attr, unchecked
 from irkit.ir.constants import ConstantData, TensorAttr, decode_base64, resolve_digest, resolving
 from irkit.ir.location import node_location
@@ -78,9 +78,13 @@ def parse_module(
     """
     with paused_gc(), resolving(constants or {}):
         try:
-            op = _LineParser(text, ctx, file).parse()
-        except _OtherLayout:
-            op = _parse_any(text, ctx, file)
+            try:
+                op = _LineParser(text, ctx, file).parse()
+            except _OtherLayout:
+                op = _parse_any(text, ctx, file)
+        except VerifyError as error:
+            # A type that no tensor can have.
+            raise ParseError(error.message, where=file, hint=error.hint) from None
     return Module(op, ctx)
 
 
