@@ -34,7 +34,7 @@ _LAZY = {
 }
 """Public name -> the module that has it."""
 
-__all__ = ["IrkitError", "__version__", *_LAZY]
+__all__ = ["IrkitError", "__version__", *_LAZY]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:

@@ -47,7 +47,13 @@ def assert_equivalent(
     Args:
         a: what is right: a Module, a path, the bytes of an ONNX file, or a ModelProto.
         b: what is checked against it.
-        backends, rtol, atol, samples, seed, feeds, options: see ``irkit.verify.compare``.
+        backends: on which to run both; this and all that follows as ``irkit.verify.compare`` takes it.
+        rtol: relative tolerance.
+        atol: absolute tolerance.
+        samples: how many sets of inputs are made.
+        seed: of the inputs.
+        feeds: inputs to use instead of made ones.
+        **options: further options of ``compare``.
 
     Raises:
         AssertionError: with the report, if they differ, or if nothing could be compared on some backend.
@@ -78,7 +84,8 @@ def check_pass(
     Args:
         passes: one pass, several, or the text of a pipeline (``"canonicalize,cse"``, ``"O2"``).
         model: see ``assert_equivalent``.
-        backends, options: see ``irkit.verify.compare``.
+        backends: on which to run both.
+        **options: further options of ``irkit.verify.compare``.
 
     Returns:
         the transformed module.

@@ -178,7 +178,7 @@ class Builder:
         name: of the graph.
         opsets: the opsets that the module is to be saved at by default, by domain.
         ir_version: of the file format.
-        by: a pass or rule; new ops then get its name in their location.
+        ctx: the context in which the dialects are registered; by default a fresh one with all of them.
 
     Attributes:
         declared: ops of the module's top level besides the graph (state variables); nested builders share the list.

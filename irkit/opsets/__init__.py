@@ -6,8 +6,8 @@
 >>> b.output(b.ReduceSum(b.input("x", "float32", [2, 3]), [1]), "y")
 >>> m = b.module().clone()
 >>> lower_module(m, {"": 11})
->>> [op.name for op in m.block.ops if op.name.startswith("onnx.")]
-['onnx.ReduceSumV11']
+>>> any(op.name == "onnx.ReduceSumV11" for op in m.block.ops)
+True
 """
 
 from __future__ import annotations

@@ -109,7 +109,9 @@ def vjp(
 
     Args:
         of: outputs or named values; by default all outputs of float types.
-        wrt, as_inputs, allow_unused: see ``value_and_grad``.
+        wrt: see ``value_and_grad``, as for the rest.
+        as_inputs: whether initializers in ``wrt`` become inputs.
+        allow_unused: whether a value that no output depends on gets zeros instead of an error.
 
     Returns:
         With further inputs ``ct/<name>``; with the outputs ``of`` and ``grad/<name>`` for each of ``wrt``.

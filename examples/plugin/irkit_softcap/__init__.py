@@ -1,7 +1,7 @@
 """An op of a third party: ``softcap.Softcap``, ``cap * tanh(x / cap)``, which keeps logits within ``±cap``.
 
 All that irkit can know of an op stands here, by the decorators that irkit's own ops use: the schema, the shape rule,
-the kernel, and the meaning in standard ops, which is what onnxruntime runs and what an export without the op writes.
+the kernel, the gradient, and the meaning in standard ops, which is what onnxruntime runs.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from irkit.dialects.onnx.classes import OnnxOp, define
 from irkit.dialects.onnx.infer import Call, shape_rule
 from irkit.ir.builder import Builder, Tensor
 from irkit.opsets.registry import decompose
+from irkit.passes.autodiff.registry import Vjp, vjp
 
 DOMAIN = "com.example.softcap"
 
@@ -58,3 +59,10 @@ def meaning(b: Builder, op: OnnxOp) -> Tensor:
     x = b.wrap(op.operands[0])
     cap = b.CastLike(op.attr("cap"), x)
     return b.Tanh(x / cap) * cap
+
+
+@vjp("Softcap", domain=DOMAIN)
+def gradient(g: Vjp) -> Tensor:
+    # y = cap * t with t = tanh(x / cap), so dy/dx = 1 - t * t.
+    t = g.y() / g.b.CastLike(g.attr("cap"), g.y())
+    return g.ct * (1 - t * t)

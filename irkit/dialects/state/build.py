@@ -53,7 +53,8 @@ def variable(
         initial: an array, a number, a list, or a ``TensorAttr``.
         type: the tensor type of all its values; by default that of ``initial``.
         trainable: whether an optimizer is to change it.
-        metadata, doc: kept with it.
+        metadata: kept with it.
+        doc: kept with it.
 
     Raises:
         IrkitError: if the module has a variable of this name.

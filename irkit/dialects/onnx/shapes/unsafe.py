@@ -5,6 +5,8 @@ Found by calling it for every schema version with operands of every kind of type
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xdsl.ir import Attribute
 
 from irkit.dialects.onnx.infer import Call, shape_rule
@@ -12,7 +14,7 @@ from irkit.errors import InferenceError
 from irkit.ir.types import UnknownType, shape_of, unknown
 
 
-def _needs_known_types(call: Call) -> list[Attribute] | None:
+def _needs_known_types(call: Call) -> Sequence[Attribute] | None:
     """It looks at the operands' types without asking whether they are there."""
     known = bool(call.operands) and not any(
         isinstance(call.type(index), UnknownType | None) for index in range(len(call.operands))
