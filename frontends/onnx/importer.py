@@ -34,6 +34,7 @@ from irkit.dialects.onnx.protos import (
 )
 from irkit.dialects.onnx.structural import Call, Custom, ForeignOp, Function, Initializer, Yield, absent
 from irkit.errors import InferenceError, IrkitError, LoadError, VerifyError
+from irkit.frontends.onnx.order import FunctionKey, Unsorted, check_recursion, function_key, sorted_nodes
 from irkit.ir.attributes import int_attr
 from irkit.ir.constants import SparseAttr, TensorAttr
 from irkit.ir.location import describe, node_location
@@ -50,14 +51,9 @@ OPSETS_SINCE = 3
 """The IR version from which on a model says which opsets it imports."""
 
 Proto = Any
-FunctionKey = tuple[str, str, str]
 
 NOT_DECLARED = NoneType()
 AS_INFERRED = UnitAttr()
-
-
-class _Unsorted(Exception):
-    """A node of the graph stands before the one that makes its input."""
 
 
 def import_model(
@@ -102,13 +98,13 @@ class _Importer:
                 hint="a newer release of onnx may know it" if model.ir_version > 0 else "the file is damaged",
             )
         for function in model.functions:
-            key = _function_key(function)
+            key = function_key(function)
             if not key[1]:
                 raise LoadError(f"a function of domain '{key[0]}' has no name")
             if key in self.functions:
                 raise LoadError(f"function '{key[0]}.{key[1]}' is defined twice")
             self.functions[key] = function
-        _check_recursion(model.functions)
+        check_recursion(model.functions)
         op = ModuleOp([])
         module = Module(op, ctx)
         block = op.body.block
@@ -238,9 +234,9 @@ class _Importer:
         mark = len(self.old)
         try:
             return self._build_in_order(graph, graph.node, inputs, outer, imports, types)
-        except _Unsorted:
+        except Unsorted:
             del self.old[mark:]
-            ordered = _sorted_nodes(graph, set(outer), nested=self.depth > 0)
+            ordered = sorted_nodes(graph, set(outer), nested=self.depth > 0)
             return self._build_in_order(graph, ordered, inputs, outer, imports, types)
 
     def _build_in_order(
@@ -289,7 +285,7 @@ class _Importer:
     # Functions
 
     def _function(self, proto: Proto, symbols: set[str]) -> Function:
-        key = _function_key(proto)
+        key = function_key(proto)
         imports = _opsets(proto.opset_import, f"function '{proto.name}'")
         self.references = frozenset(proto.attribute) | {a.name for a in proto.attribute_proto}
         graph = onnx.GraphProto(name=proto.name, node=proto.node)
@@ -353,13 +349,13 @@ class _GraphBuilder:
 
         Raises:
             LoadError: saying which node, and what is wrong with it.
-            _Unsorted: if an input is made further on.
+            Unsorted: if an input is made further on.
         """
         operands: list[SSAValue] = []
         for name in node.input:
             value = absent(self.block) if name == "" else self.find(name)
             if value is None:
-                raise _Unsorted
+                raise Unsorted
             operands.append(value)
         location = node_location(self.importer.file, node.name, index)
         try:
@@ -604,11 +600,6 @@ def _opsets(imports: Any, what: str) -> dict[str, int]:
     return found
 
 
-def _function_key(proto: Proto) -> FunctionKey:
-    domain, name, overload = map(text_of_field, (proto.domain, proto.name, proto.overload))
-    return canonical_domain(domain), name, overload
-
-
 def _symbol(key: FunctionKey, taken: set[str]) -> str:
     base = "_".join(hint(part) or "f" for part in key if part) or "f"
     symbol, count = base, 1
@@ -616,114 +607,6 @@ def _symbol(key: FunctionKey, taken: set[str]) -> str:
         symbol, count = f"{base}_{count}", count + 1
     taken.add(symbol)
     return symbol
-
-
-def _check_recursion(functions: Any) -> None:
-    """Refuses functions that call themselves, directly or through others. Without recursion: chains may be long."""
-    keys = {_function_key(f): f for f in functions}
-    calls: dict[FunctionKey, list[FunctionKey]] = {}
-    for key, function in keys.items():
-        found: list[FunctionKey] = []
-        stack = list(function.node)
-        while stack:
-            node = stack.pop()
-            callee = (canonical_domain(node.domain), node.op_type, node.overload)
-            if callee in keys:
-                found.append(callee)
-            for attribute in node.attribute:
-                for graph in [attribute.g, *attribute.graphs] if attribute.type in (5, 10) else []:
-                    stack.extend(graph.node)
-        calls[key] = found
-    done: set[FunctionKey] = set()
-    for start in keys:
-        path: list[tuple[FunctionKey, int]] = [(start, 0)]
-        active = {start}
-        while path:
-            key, position = path.pop()
-            if key in done:
-                active.discard(key)
-                continue
-            if position == len(calls[key]):
-                done.add(key)
-                active.discard(key)
-                continue
-            path.append((key, position + 1))
-            callee = calls[key][position]
-            if callee in active:
-                raise LoadError(f"function '{callee[0]}.{callee[1]}' calls itself", hint="ONNX has no recursion")
-            if callee not in done:
-                active.add(callee)
-                path.append((callee, 0))
-
-
-def _sorted_nodes(graph: Proto, outer: set[str], *, nested: bool) -> list[Proto]:
-    """The nodes so that each comes after those that make its inputs (captured ones included), otherwise in order.
-
-    Raises:
-        LoadError: if an input is made nowhere, or nodes depend on each other in a circle.
-    """
-    maker: dict[str, int] = {}
-    for index, node in enumerate(graph.node):
-        for name in node.output:
-            if name:
-                maker[name] = index
-    known = outer | {i.name for i in graph.input} | {t.name for t in graph.initializer}
-    known |= {s.values.name for s in graph.sparse_initializer}
-    waiting: list[int] = []
-    users: dict[int, list[int]] = {}
-    for index, node in enumerate(graph.node):
-        needs: set[int] = set()
-        for name in _uses(node):
-            if name in maker and (name not in known or name in node.input):
-                needs.add(maker[name])
-            elif name not in known and name not in maker:
-                if nested:
-                    # The graph around this one may make it further on.
-                    raise _Unsorted
-                raise LoadError(
-                    f"its input '{name}' is made by no node", op=f"onnx.{node.op_type}", where=f"node '{node.name}'"
-                )
-        waiting.append(len(needs))
-        for need in needs:
-            users.setdefault(need, []).append(index)
-    import heapq
-
-    ready = [i for i, count in enumerate(waiting) if count == 0]
-    ordered: list[Proto] = []
-    while ready:
-        index = heapq.heappop(ready)
-        ordered.append(graph.node[index])
-        for user in users.get(index, []):
-            waiting[user] -= 1
-            if waiting[user] == 0:
-                heapq.heappush(ready, user)
-    if len(ordered) != len(waiting):
-        stuck = next(i for i, count in enumerate(waiting) if count > 0)
-        node = graph.node[stuck]
-        raise LoadError(
-            "it depends on its own result, through other nodes or itself",
-            op=f"onnx.{node.op_type}",
-            where=f"node '{node.name}' (#{stuck})",
-        )
-    return ordered
-
-
-def _uses(node: Proto) -> list[str]:
-    """The names that a node reads, those that its graphs capture included."""
-    found = [name for name in node.input if name]
-    for attribute in node.attribute:
-        if attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
-            for graph in [attribute.g, *attribute.graphs]:
-                found += _captures(graph)
-    return found
-
-
-def _captures(graph: Proto) -> list[str]:
-    inner = {i.name for i in graph.input} | {t.name for t in graph.initializer}
-    inner |= {s.values.name for s in graph.sparse_initializer}
-    inner |= {name for node in graph.node for name in node.output}
-    found = [name for node in graph.node for name in _uses(node) if name not in inner]
-    return found + [o.name for o in graph.output if o.name not in inner]
 
 
 def _doc_and_metadata(attributes: dict[str, Attribute], proto: Proto) -> None:
