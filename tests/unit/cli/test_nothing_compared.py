@@ -30,7 +30,9 @@ def misfit(tmp_path: Path) -> str:
 
 def test_a_model_that_no_backend_runs_does_not_pass(misfit: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", misfit]) == 1
-    assert "no backend runs it" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "no backend runs it" in out
+    assert "3 channels" in out
 
 
 def test_a_pipeline_on_it_does_not_pass(misfit: str, capsys: pytest.CaptureFixture[str]) -> None:

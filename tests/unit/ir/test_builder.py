@@ -95,6 +95,21 @@ def test_results_are_as_many_as_the_schema_says_or_as_asked() -> None:
     [
         (lambda b, x: b.MatMul(x, np.zeros((9, 9), np.float32)), InferenceError, ["onnx.MatMul", "test_builder.py"]),
         (lambda b, x: x + np.zeros((5, 7), np.float32), InferenceError, ["broadcast", "[2, 3]", "[5, 7]"]),
+        (
+            lambda b, x: b.Conv(b.Reshape(x, [1, 3, 2]), np.ones((4, 5, 1), np.float32)),
+            InferenceError,
+            ["3 channels", "take 5"],
+        ),
+        (
+            lambda b, x: b.ConvTranspose(b.Reshape(x, [1, 3, 2]), np.ones((4, 5, 1), np.float32)),
+            InferenceError,
+            ["3 channels", "take 4"],
+        ),
+        (
+            lambda b, x: b.Conv(b.Reshape(x, [1, 6, 1]), np.ones((3, 3, 1), np.float32), group=2),
+            InferenceError,
+            ["divide into 2 groups"],
+        ),
         (lambda b, x: b.Rellu(x), IrkitError, ["onnx.Rellu", "case-sensitive"]),
         (lambda b, x: b.Softmax(x, axes=1), TypeError, ["axes", "axis"]),
         (lambda b, x: b.If(True, then_branch=lambda b: x), TypeError, ["else_branch"]),

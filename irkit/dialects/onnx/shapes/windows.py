@@ -5,8 +5,9 @@ from __future__ import annotations
 from xdsl.ir import Attribute
 
 from irkit.dialects.onnx.infer import Call, shape_rule
+from irkit.errors import InferenceError
 from irkit.ir.constants import RefAttr
-from irkit.ir.types import Dim, TensorInfo, intern, tensor, tensor_info
+from irkit.ir.types import Dim, Shape, TensorInfo, intern, tensor, tensor_info
 
 __all__: list[str] = []
 
@@ -29,6 +30,8 @@ def convolution(call: Call) -> list[Attribute] | None:
         return None
     if w is not None and w.shape is not None and len(w.shape) != len(x.shape):
         return None
+    if w is not None and w.shape is not None:
+        _check_channels(call, x.shape[1], w.shape)
     kernel = None if w is None or w.shape is None else w.shape[2:]
     known = call.attr("kernel_shape") is not None or (kernel is not None and all(isinstance(k, int) for k in kernel))
     sizes: list[Dim] = [None] * (len(x.shape) - 2)
@@ -46,6 +49,25 @@ def convolution(call: Call) -> list[Attribute] | None:
         elif isinstance(w.shape[1], int):
             channels = w.shape[1] * call.attr("group")
     return [tensor(x.dtype, (x.shape[0], channels, *sizes))]
+
+
+def _check_channels(call: Call, channels: Dim, weights: Shape) -> None:
+    """The official inference looks at no channels.
+
+    Raises:
+        InferenceError: if those of the input don't fit the weights and groups.
+    """
+    group = call.attr("group")
+    transposed = call.cls.op_type == "ConvTranspose"
+    taken = weights[0] if transposed else weights[1]
+    expected = taken * (1 if transposed else group) if isinstance(taken, int) else None
+    if isinstance(channels, int) and expected is not None and channels != expected:
+        raise InferenceError(
+            f"the input has {channels} channels, but weights of shape {list(weights)} in {group} group"
+            f"{'' if group == 1 else 's'} take {expected}"
+        )
+    if isinstance(weights[0], int) and weights[0] % group:
+        raise InferenceError(f"weights of shape {list(weights)} do not divide into {group} groups")
 
 
 def _by_strides(call: Call) -> bool:
