@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.measure import ROOT, Row, Table
 
-NAMES = ("startup", "speed", "text", "memory", "determinism", "models", "corpora")
+NAMES = ("startup", "speed", "text", "memory", "determinism", "models", "corpora", "training", "numpy_speed")
 PAGE = ROOT / "docs" / "reference" / "benchmarks.md"
 PACKAGES = ("numpy", "onnx", "xdsl", "onnxruntime", "onnxscript", "onnxslim")
 

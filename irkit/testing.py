@@ -19,7 +19,7 @@ run once per backend.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xdsl.passes import ModulePass
 
@@ -27,7 +27,11 @@ from irkit.api import load
 from irkit.ir.module import Module
 from irkit.verify import Backend, Report, compare
 
-__all__ = ["assert_equivalent", "check_pass"]
+if TYPE_CHECKING:
+    from irkit.passes.rules import Rewrite
+    from irkit.passes.rules.testing import RuleReport
+
+__all__ = ["assert_equivalent", "check_pass", "check_rule"]
 
 
 def assert_equivalent(
@@ -102,6 +106,25 @@ def check_pass(
     assert before == kept, "the pass changed a module that it was not given"
     assert_report(compare(before, after, backends=backends, **options))
     return after
+
+
+def check_rule(rule: Rewrite, **options: Any) -> RuleReport:
+    """Asserts that a rewrite rule keeps what graphs compute, on graphs made from its own pattern.
+
+    Args:
+        rule: see ``irkit.passes.rules``.
+        **options: see ``irkit.passes.rules.testing.check_rule``: ``samples``, ``dtypes``, ``graphs``, ``backends``,
+            ``rtol``, ``seed``.
+
+    Returns:
+        How many graphs were made, on how many the rule fired, and how many runs were compared.
+
+    Raises:
+        AssertionError: saying on which graph it fails and how, or that it never fired.
+    """
+    from irkit.passes.rules.testing import check_rule as check
+
+    return check(rule, **options)
 
 
 def _passes(passes: str | ModulePass | Iterable[ModulePass]) -> Sequence[ModulePass]:

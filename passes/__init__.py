@@ -5,7 +5,10 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from irkit.backends import EXPANSIONS
+
 if TYPE_CHECKING:
+    from irkit.ir.module import Module
     from irkit.passes.base import Pass
     from irkit.passes.instrument import Instrumentation
     from irkit.passes.pipeline import LEVELS, optimize, parse_pipeline
@@ -13,6 +16,9 @@ if TYPE_CHECKING:
 
 # Imported under a second name, every class here would exist twice and no isinstance check could be trusted.
 assert __name__ == "irkit.passes", f"import this package as irkit.passes, not as {__name__}"
+
+GRADIENT = "onnx.preview.training.Gradient"
+"""The op that names values of the graph around it, and so is expanded before anything else is done."""
 
 _LAZY = {
     "Instrumentation": "irkit.passes.instrument",
@@ -35,3 +41,12 @@ def __getattr__(name: str) -> Any:
     value = getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value
+
+
+def _expand_gradient(module: Module) -> Module:
+    from irkit.passes.pipeline import optimize
+
+    return optimize(module, "expand-gradient")
+
+
+EXPANSIONS[GRADIENT] = _expand_gradient

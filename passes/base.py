@@ -23,13 +23,14 @@ class Pass(ModulePass):
     Attributes:
         name: as xDSL lists it, ``"onnx-cse"``; our own pipelines leave the prefix out.
         requires: what must hold before: ``"types"`` (results have the types that inference gives them).
-        keeps: what still holds after: ``"types"``, and ``"gradients"`` (the derivative is the same everywhere, so the
-            pass may run before differentiation).
+        keeps: what still holds after: ``"types"``, ``"signature"`` (the inputs and outputs, so that results can be
+            compared), and ``"gradients"`` (the derivative is the same everywhere, so the pass may run before
+            differentiation).
     """
 
     name: ClassVar[str] = ""
     requires: ClassVar[frozenset[str]] = frozenset()
-    keeps: ClassVar[frozenset[str]] = frozenset({"types", "gradients"})
+    keeps: ClassVar[frozenset[str]] = frozenset({"types", "signature", "gradients"})
 
     @abstractmethod
     def run(self, module: Module) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 from xdsl.ir import Block, Operation, SSAValue
 
 from irkit.dialects.onnx import OnnxOp
+from irkit.dialects.onnx.sizes import SizeValues
 from irkit.dialects.onnx.values import constant_of, is_constant
 from irkit.errors import IrkitError
 from irkit.ir.constants import ConstantData, SparseAttr, TensorAttr, constant
@@ -25,7 +26,6 @@ from irkit.passes.base import Pass
 from irkit.passes.effects import Effects
 from irkit.passes.infer_shapes import Inferrer
 from irkit.passes.rewrite import MAX_SOURCES, Rewriter, body_blocks, has_reference, sync_signature
-from irkit.passes.shape_values import ShapeValues
 from irkit.passes.types import is_fully_known
 
 __all__ = ["ConstantFolding", "Skipped"]
@@ -125,7 +125,7 @@ class _Folder:
         self.rewriter = Rewriter(module, "constant-fold")
         self.effects = Effects(module)
         self.inferrer = Inferrer(module)
-        self.shapes = ShapeValues()
+        self.sizes = SizeValues()
         self.changed = False
         self.growth = 0
         self.deadline = monotonic() + options.max_seconds
@@ -149,10 +149,12 @@ class _Folder:
             self.inferrer.results(op)
         if not any(r.first_use for r in op.results):
             return
-        sizes = self.shapes.learn(op)
-        if sizes is not None:
-            self.replace(op, [sizes])
-            return
+        # Of Shape and Size only the operand's type counts, which may be a constant of any size.
+        if op.op_type in ("Shape", "Size") or not all(is_absent(v) or is_constant(v) for v in op.operands):
+            sizes = self.sizes.constants(op)
+            if sizes is not None:
+                self.replace(op, sizes)
+                return
         if not op.operands or not all(is_absent(v) or is_constant(v) for v in op.operands) or _captures(op):
             return
         try:

@@ -109,6 +109,8 @@ class _Merger:
             del self.seen[key]
 
     def merge(self, first: Operation, second: Operation) -> None:
+        if not self.rewriter.take(second):
+            return
         self.changed = True
         _merge_annotations(first, second)
         for mine, other in zip(first.results, second.results, strict=True):

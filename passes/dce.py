@@ -12,6 +12,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAVal
 
 from irkit.dialects.onnx import Call, Function, Initializer, OnnxOp
 from irkit.ir.attributes import to_attr
+from irkit.ir.fuel import take
 from irkit.ir.module import Module
 from irkit.ir.names import DECL, OUTS, name_of
 from irkit.passes.base import Pass
@@ -62,7 +63,7 @@ class _Sweeper:
                     reached.add(callee)
                     waiting.append(callee.body)
         for function in functions.values():
-            if function not in reached:
+            if function not in reached and take("dce", function):
                 erase(function)
                 self.changed = True
 
@@ -76,12 +77,14 @@ class _Sweeper:
 
     def visit(self, op: Operation) -> None:
         if op.results and not any(r.first_use for r in op.results) and self._droppable(op):
-            erase(op)
-            self.changed = True
+            if take("dce", op):
+                erase(op)
+                self.changed = True
             return
         if not op.regions:
             return
-        if isinstance(op, OnnxOp) and not all(r.first_use for r in op.results) and not has_reference(op):
+        is_partly_used = isinstance(op, OnnxOp) and not all(r.first_use for r in op.results)
+        if isinstance(op, OnnxOp) and is_partly_used and not has_reference(op) and take("dce", op):
             match op.op_type:
                 case "If" | "SequenceMap":
                     self.prune_branches(op)

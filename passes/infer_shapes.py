@@ -95,18 +95,24 @@ class InferShapes(Pass):
 class Inferrer:
     """Infers types in program order.
 
+    Args:
+        revisit: look at every op, also where all is known; what does not fit any more is found then.
+        afresh: do so, and forget what was known of results.
+
     Attributes:
         changed: the values of which more is known now; an op that uses one is worth another look.
         failures: what did not fit.
     """
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, *, revisit: bool = False, afresh: bool = False) -> None:
         self.changed: set[SSAValue] = set()
         self.failures: list[str] = []
         self._functions = {op.key: op for op in module.op.ops if isinstance(op, Function)}
         self._calls: dict[object, list[Attribute]] = {}
         self._calling: set[FunctionKey] = set()
-        self._fresh = 0
+        self._revisit = revisit
+        # How many loops are being tried with other types; what was known in them does not count.
+        self._fresh = int(afresh)
 
     def block(self, block: Block) -> None:
         """Infers the types of all results in a block and the graphs within."""
@@ -117,7 +123,7 @@ class Inferrer:
         """Infers the types of one op's results, those within its graphs first."""
         if op.regions:
             self.graphs(op)
-        if op.results and (self._fresh or op.regions or self.is_stale(op)):
+        if op.results and (self._fresh or self._revisit or op.regions or self.is_stale(op)):
             self.results(op)
 
     def is_stale(self, op: Operation) -> bool:

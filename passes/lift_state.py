@@ -50,6 +50,7 @@ class LiftState(Pass):
     """
 
     name: ClassVar[str] = "onnx-lift-state"
+    keeps: ClassVar[frozenset[str]] = frozenset({"types", "gradients"})
 
     def run(self, module: Module) -> bool:
         if not has_state(module.op):

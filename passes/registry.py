@@ -23,9 +23,15 @@ BUILTIN: dict[str, tuple[str, str]] = {
     "constant-fold": ("irkit.passes.constant_fold", "ConstantFolding"),
     "cse": ("irkit.passes.cse", "CommonSubexpressionElimination"),
     "dce": ("irkit.passes.dce", "DeadCodeElimination"),
+    "fold-batch-norm": ("irkit.passes.fusion", "FoldBatchNorm"),
+    "fold-update": ("irkit.passes.fold_update", "FoldUpdate"),
+    "fuse": ("irkit.passes.fusion", "Fuse"),
+    "hoist": ("irkit.passes.hoist", "Hoist"),
     "infer-shapes": ("irkit.passes.infer_shapes", "InferShapes"),
+    "inline": ("irkit.passes.inline", "Inline"),
     "expand-gradient": ("irkit.passes.autodiff.expand_gradient", "ExpandGradient"),
     "lift-state": ("irkit.passes.lift_state", "LiftState"),
+    "simplify-gradient": ("irkit.passes.autodiff.simplify", "SimplifyGradient"),
     "lower-ad": ("irkit.passes.autodiff.lower", "LowerAd"),
 }
 """Name in our own pipelines -> module and class."""

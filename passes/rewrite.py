@@ -9,11 +9,12 @@ import onnx
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, FunctionType, LocationAttr
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAValue
 
 from irkit.dialects.onnx import CURRENT, Function, Initializer, op_class
 from irkit.ir.attributes import strings
 from irkit.ir.constants import ConstantData, ProtoAttr, RefAttr, TensorAttr
+from irkit.ir.fuel import FUEL
 from irkit.ir.location import fused
 from irkit.ir.module import Module
 from irkit.ir.names import DECL, OUTS, REST, hint, name_of, out_names
@@ -175,6 +176,11 @@ def with_results(op: TensorOp, kept: Sequence[int], operands: Sequence[SSAValue]
     return new
 
 
+def _is_input(value: SSAValue) -> bool:
+    """Whether this is an input of the main graph: its type is what callers may feed, which no rewrite narrows."""
+    return isinstance(value, BlockArgument) and isinstance(value.block.parent_op(), FuncOp)
+
+
 class Rewriter:
     """Changes a module on behalf of one pass.
 
@@ -183,6 +189,7 @@ class Rewriter:
         returned: the values of the main graph's outputs, kept up to date.
         by: the pass or rule at work; new ops carry it in their location.
         touched: ops made, and users of values replaced, since the list was last emptied.
+        in_step: whether a rewrite is under way that was counted as a whole; else ``replace`` counts itself.
     """
 
     def __init__(self, module: Module, by: str) -> None:
@@ -191,6 +198,17 @@ class Rewriter:
         self.returned = main_returns(module)
         self.by = by
         self.touched: list[Operation] = []
+        self.in_step = False
+        self._fuel = FUEL.get()
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether bisection wants no more rewrites."""
+        return self._fuel is not None and self._fuel.exhausted
+
+    def take(self, op: Operation) -> bool:
+        """Whether a rewrite that begins at this op may be made; counts it if so. See ``irkit.ir.fuel``."""
+        return self._fuel is None or self._fuel.take(self.by, op)
 
     def location(self, sources: Iterable[Operation]) -> LocationAttr:
         """The location of what is made out of these ops."""
@@ -242,18 +260,24 @@ class Rewriter:
         return self.add(op, before, sources).results[0]
 
     def replace(self, op: Operation, values: Sequence[SSAValue | None]) -> None:
-        """Replaces an op's results by these values and erases it. None stands for a result that is not used."""
+        """Replaces an op's results by these values and erases it. None stands for a result that is not used.
+
+        Does nothing where bisection lets no more rewrites happen: the op stays, and what was made for it is unused.
+        """
+        if not self.in_step and not self.take(op):
+            return
         for result, value in zip(op.results, values, strict=True):
             if value is not None:
                 self.replace_value(result, value)
         erase(op)
 
     def replace_value(self, old: OpResult, new: SSAValue) -> None:
-        """Makes every use of a value use another, which takes over its type and, where it can, its name."""
+        """Makes every use of a value use another, which takes over its type (inputs keep theirs) and, if it can, its name."""
         if old is new:
             return
         self._keep_name(old, new)
-        refine(new, old.type)
+        if not _is_input(new):
+            refine(new, old.type)
         self.touched += [use.operation for use in old.uses]
         old.replace_all_uses_with(new)
         if old in self.returned:

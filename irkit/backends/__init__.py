@@ -7,7 +7,7 @@ import importlib
 import inspect
 from collections.abc import Callable
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from irkit.errors import UnsupportedError
 
@@ -15,10 +15,14 @@ if TYPE_CHECKING:
     from irkit.backends.base import Executable
     from irkit.ir.module import Module
 
-__all__ = ["ENTRY_POINTS", "backend_names", "compile"]
+__all__ = ["ENTRY_POINTS", "EXPANSIONS", "backend_names", "compile"]
 
 ENTRY_POINTS = "irkit.backends"
 """The entry point group of plug-in backends: each names a function like ``compile`` of the two backends here."""
+
+EXPANSIONS: dict[str, Callable[[Module], Module]] = {}
+"""Op name -> what gives a copy of a module without such ops, for ops that are transformations of the graph around them
+and that no backend runs. Passes stand above backends, so they declare it here rather than being called by name."""
 
 _OWN = {"numpy": "irkit.backends.numpy", "onnxruntime": "irkit.backends.onnxruntime"}
 
@@ -28,10 +32,11 @@ def backend_names() -> list[str]:
     return [*_OWN, *sorted(point.name for point in entry_points(group=ENTRY_POINTS) if point.name not in _OWN)]
 
 
-def compile(module: Module, backend: str = "numpy", **options: Any) -> Executable:
+def compile(module: Any, backend: str = "numpy", **options: Any) -> Executable:
     """Makes a module ready to run; the module is not changed.
 
     Args:
+        module: a Module, or what stands for one: an expression of ``irkit.frontends.dsl``, a list or dict of them.
         backend: ``"numpy"``, ``"onnxruntime"``, or the name of a plug-in's.
         options: of the backend: ``threads=``, ``seed=``, ``profile=``; onnxruntime has ``device=`` and ``optimize=``
             too.
@@ -48,7 +53,29 @@ def compile(module: Module, backend: str = "numpy", **options: Any) -> Executabl
                 raise UnsupportedError(
                     f"the backend '{backend}' has no option '{name}'", hint=_known("its options are", name, known)
                 )
-    return function(module, **options)
+    return function(_expanded(module_of(module)), **options)
+
+
+def module_of(what: Any) -> Module:
+    """The module that is to be run: ``what`` itself, or what it stands for.
+
+    Frontends stand above backends, so their expressions say it themselves: ``what.__irkit_module__(group)`` gives the
+    module whose outputs are ``what``, or all of the list or dict ``group`` in which it stands.
+    """
+    group = what if isinstance(what, list | tuple | dict) else None
+    members: Any = [what] if group is None else group.values() if isinstance(group, dict) else group
+    for member in members:
+        if hasattr(member, "__irkit_module__"):
+            return member.__irkit_module__(group)
+    return cast("Module", what)
+
+
+def _expanded(module: Module) -> Module:
+    """The module itself, or a copy without the ops that are expanded first."""
+    for name, expand in EXPANSIONS.items():
+        if any(op.name == name for op in module.walk()):
+            module = expand(module)
+    return module
 
 
 def _find(backend: str) -> Callable[..., Executable]:

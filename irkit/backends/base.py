@@ -16,6 +16,7 @@ import numpy as np
 from xdsl.ir import Attribute
 
 from irkit.errors import FeedError
+from irkit.ir import dims
 from irkit.ir.constants import SparseAttr, TensorAttr
 from irkit.ir.dtypes import DType
 from irkit.ir.module import Module
@@ -177,7 +178,20 @@ class Executable(ABC):
                 raise FeedError(
                     f"input '{name}' ({spell(value_type)}) is missing; given: {given}", hint=f"feed '{name}' too"
                 )
+        _check_expressions(symbols)
         return checked
+
+
+def _check_expressions(symbols: Mapping[str, tuple[int, str]]) -> None:
+    """Sizes that are declared as expressions, such as ``past + 1``, are what the other sizes make them."""
+    for text, (found, label) in symbols.items():
+        if text.isidentifier():
+            continue
+        expected = dims.evaluate(text, {name: size for name, (size, _) in symbols.items() if name != text})
+        if expected is not None and expected != found:
+            names = [name for name in dims.symbols_in(text) if name in symbols]
+            given = ", ".join(f"'{name}' is {symbols[name][0]} in {symbols[name][1]}" for name in names)
+            raise FeedError(f"'{text}' is {found} in {label}, expected {expected}", hint=f"{given}")
 
 
 def _checked(value: Any, value_type: Attribute, label: str, symbols: dict[str, tuple[int, str]]) -> Any:
@@ -197,11 +211,19 @@ def _checked(value: Any, value_type: Attribute, label: str, symbols: dict[str, t
         case MapType():
             if not isinstance(value, dict):
                 raise _mismatch(label, value_type, value, "feed a dict")
-            return dict(value)
+            return _map(value, value_type, label)
         case SparseType():
             return _checked(value, value_type.tensor, label, symbols)
         case _:
             return np.asarray(value) if isinstance(value, bool | int | float | complex | np.generic) else value
+
+
+def _map(value: dict[Any, Any], value_type: MapType, label: str) -> dict[Any, Any]:
+    """The map with values of its own dtype: a kernel cannot tell a double from a float by a Python number."""
+    kind = dtype_of(value_type.value)
+    if kind is None:
+        return dict(value)
+    return {k: _tensor(v, kind, value_type.value, f"the value of {k!r} in {label}")[()] for k, v in value.items()}
 
 
 def _mismatch(label: str, value_type: Attribute, value: Any, hint: str) -> FeedError:

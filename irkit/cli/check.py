@@ -6,7 +6,6 @@ import io
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from typing import Any
 
 import irkit as ik
@@ -113,9 +112,7 @@ def _from_report(name: str, report: Report) -> Check:
 def _pipeline(args: Namespace) -> list[Check]:
     steps = parse_pipeline(args.passes)
     module, _ = read(args.model)
-    record = Instrumentation(
-        compare=partial(compare, samples=args.samples, seed=args.seed, rtol=args.rtol, atol=args.atol)
-    )
+    record = Instrumentation(options={"samples": args.samples, "seed": args.seed, "rtol": args.rtol, "atol": args.atol})
     failure: CheckError | None = None
     try:
         optimize(

@@ -6,18 +6,38 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from irkit.cli.models import ONNX, STDIO, check_output, read, write
+from irkit.cli.models import ONNX, STDIO, TEXT, check_output, read, write
 from irkit.errors import IrkitError
 
 __all__ = ["run"]
 
+PYTHON = ".py"
+
 
 def run(args: Namespace) -> int:
     """Runs the command."""
+    if args.to == "python" or Path(args.output).suffix == PYTHON:
+        return _to_python(args)
     check_output(args.output)
     options = _options(args)
     module, _ = read(args.model, upgrade=not args.no_upgrade)
     write(module, args.output, **options)
+    return 0
+
+
+def _to_python(args: Namespace) -> int:
+    """A program that builds the module again; on standard output with all constants in it."""
+    from irkit.frontends.dsl.source import program, save_program
+
+    given = (args.opset, args.external_data, args.constants, args.locations)
+    if any(given):
+        raise IrkitError("--opset, --external-data, --constants and --locations do not concern a Python program")
+    check_output(args.output, suffixes=(PYTHON,) if args.output != STDIO else TEXT)
+    module, _ = read(args.model, upgrade=not args.no_upgrade)
+    if args.output == STDIO:
+        print(program(module), end="")
+    else:
+        save_program(module, args.output)
     return 0
 
 

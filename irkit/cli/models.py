@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ __all__ = ["check_backends", "check_output", "is_text", "read", "read_bytes", "w
 
 STDIO = "-"
 _BINARY = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-TEXT, ONNX = (".mlir",), (".onnx", ".pb")
+TEXT, ONNX, KERAS = (".mlir",), (".onnx", ".pb"), (".keras", ".h5", ".hdf5")
 
 
 def is_text(data: bytes) -> bool:
@@ -37,7 +38,7 @@ def read_bytes() -> bytes:
 
 
 def read(source: str, *, upgrade: bool = True) -> tuple[Module, str]:
-    """The verified module of a file, or of standard input; and its format, ``"onnx"`` or ``"mlir"``.
+    """The verified module of a file, or of standard input; and its format: ``"onnx"``, ``"mlir"``, ``"keras"``.
 
     Raises:
         LoadError, ParseError: if it cannot be read.
@@ -54,7 +55,20 @@ def read(source: str, *, upgrade: bool = True) -> tuple[Module, str]:
         return ik.parse(text).verify(), "mlir"
     if Path(source).suffix in TEXT:
         return ik.load(source).verify(), "mlir"
+    if Path(source).suffix in KERAS:
+        return _read_keras(source), "keras"
     return ik.load(source, upgrade=upgrade), "onnx"
+
+
+def _read_keras(source: str) -> Module:
+    """A Keras model, its state as inputs and outputs; what could not be checked is said on standard error."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", UserWarning)
+        module = ik.optimize(ik.load(source), "lift-state")
+    for warning in said:
+        if isinstance(warning.message, UserWarning):
+            print(f"warning: {warning.message}", file=sys.stderr)
+    return module
 
 
 def check_backends(names: Sequence[str]) -> None:

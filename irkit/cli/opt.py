@@ -9,20 +9,24 @@ from dataclasses import MISSING, fields
 from typing import Any, TextIO
 
 from irkit.cli.models import STDIO, check_backends, check_output, read, write
-from irkit.cli.show import duration, facts, heading, print_json, table
+from irkit.cli.show import clean, duration, facts, heading, print_json, table
 from irkit.errors import CheckError, IrkitError
 from irkit.passes import LEVELS, Instrumentation, optimize, parse_pipeline, pass_names
 from irkit.passes.registry import find_pass
+from irkit.passes.reproduce import read_reproducer
 
 __all__ = ["run"]
 
 SHOWN_NOTES = 5
+DEFAULT_REPRODUCER = "irkit-reproducer.mlir"
 
 
 def run(args: Namespace) -> int:
     """Runs the command."""
     if args.list_passes:
         return _list_passes(args.json)
+    if args.reproduce is not None:
+        return _reproduce(args)
     if args.model is None:
         raise IrkitError("no model is given", hint="irkit opt MODEL -p PIPELINE, or irkit opt --list-passes")
     if args.backends is not None:
@@ -33,6 +37,9 @@ def run(args: Namespace) -> int:
         raise IrkitError("--json and -o - would both print to standard output", hint="write the module to a file")
     if args.output is not None:
         check_output(args.output)
+    reproducer = args.reproducer or (DEFAULT_REPRODUCER if args.check else None)
+    if args.reproducer is not None:
+        check_output(args.reproducer, suffixes=(".mlir",))
     pipeline = args.passes if args.passes is not None else f"O{2 if args.level is None else args.level}"
     steps = parse_pipeline(pipeline)
     module, _ = read(args.model)
@@ -43,8 +50,13 @@ def run(args: Namespace) -> int:
         check=args.check,
         backends=args.backends or ["numpy"],
         verify_each=args.verify_each,
+        print_before=args.print_before,
         print_after=args.print_after,
         timing=args.timing,
+        statistics=args.statistics,
+        trace=args.trace,
+        reproducer=reproducer,
+        keep_going=args.keep_going,
         target_opset=args.target_opset,
         instrumentation=record,
     )
@@ -66,6 +78,28 @@ def run(args: Namespace) -> int:
     return 0
 
 
+def _reproduce(args: Namespace) -> int:
+    """Runs a reproducer's pass on its module and inputs; fails as it did, or says that it does not any more."""
+    found = read_reproducer(args.reproduce)
+    options = {"feeds": found.feeds} if found.feeds else {}
+    record = Instrumentation(options=options)
+    optimize(
+        found.module,
+        found.pipeline,
+        check="each",
+        verify_each=True,
+        backends=args.backends or found.backends,
+        print_before=args.print_before,
+        print_after=args.print_after,
+        instrumentation=record,
+    )
+    if args.json:
+        print_json(_report(found.pipeline, record))
+    else:
+        print(clean(f"{found.pipeline} does not go wrong any more; it did: {found.message}"))
+    return 0
+
+
 def _report(pipeline: str, record: Instrumentation) -> dict[str, Any]:
     """What ``--json`` prints."""
     return {
@@ -79,6 +113,9 @@ def _report(pipeline: str, record: Instrumentation) -> dict[str, Any]:
                 "seconds": r.seconds,
                 "notes": r.notes,
                 "unchecked": r.unchecked,
+                "rewrites": dict(r.rewrites),
+                "memory": r.memory,
+                "failed": r.failed,
             }
             for r in record.records
         ],

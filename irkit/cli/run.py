@@ -106,6 +106,7 @@ def _profile(executable: Executable) -> list[dict[str, Any]]:
             "calls": e.calls,
             "seconds": e.seconds,
             "bytes": getattr(e, "bytes", None),
+            "flops": getattr(e, "flops", None),
             "provider": getattr(e, "provider", None),
         }
         for e in entries

@@ -161,6 +161,12 @@ def _is_bool(value: Tensor) -> bool:
     return value.dtype is dtype("bool")
 
 
+def _taken(value: Values, builder: Builder) -> Values:
+    """What an operand is taken for: one with ``__irkit_value__`` says so itself, given the builder."""
+    take = None if isinstance(value, Tensor) else getattr(type(value), "__irkit_value__", None)
+    return value if take is None else take(value, builder)
+
+
 def value_of(value: Tensor | SSAValue) -> SSAValue:
     """The SSA value behind a Tensor."""
     return value.ssa if isinstance(value, Tensor) else value
@@ -266,11 +272,13 @@ class Builder:
         self._outputs.append((value_of(value), {NAME: string(name)}))
 
     def module(self) -> Module:
-        """The finished module, verified.
+        """The finished module, verified. A builder makes one.
 
         Raises:
             VerifyError: if something in it is not right.
         """
+        if self.block.parent is not None:
+            raise IrkitError("this builder has made its module already", hint="keep it: m = b.module(); m.clone() copies")
         values = [value for value, _ in self._outputs]
         self.block.add_op(ReturnOp(*values))
         region = Region(self.block)
@@ -321,6 +329,7 @@ class Builder:
         Args:
             element: the dtype that a Python number takes; by default float32 or int64.
         """
+        value = _taken(value, self)
         if isinstance(value, Tensor):
             return value.ssa
         if isinstance(value, SSAValue):
@@ -346,6 +355,7 @@ class Builder:
 
     def binary(self, name: str, a: Values, b: Values) -> Tensor:
         """An op of two operands, either of which may be a number."""
+        a, b = _taken(a, self), _taken(b, self)
         # In a region, a captured value brings the builder of the graph around it: the inner one makes the op.
         builders = [self, *(value.builder for value in (a, b) if isinstance(value, Tensor))]
         return cast(Tensor, max(builders, key=lambda builder: builder.depth).op(name, a, b))
@@ -378,7 +388,7 @@ class Builder:
         graphs = {g: attributes.pop(g) for g in cls.spec.graphs if g in attributes}
         properties = cls.properties_from(attributes)
         regions = [self._region(cls, g, graphs.get(g), values, properties) for g in cls.spec.graphs]
-        n_out = _result_count(cls, outputs, properties)
+        n_out = result_count(cls, outputs, properties)
         try:
             types = cls.infer_types(values, properties, regions, n_out)
         except InferenceError as error:
@@ -392,6 +402,7 @@ class Builder:
         return results[0] if len(results) == 1 else results
 
     def _operands(self, cls: type[TensorOp], operands: Sequence[Values]) -> list[SSAValue]:
+        operands = [_taken(v, self) for v in operands]
         values = [self.tensor(v, _number_type(cls, i, operands)) for i, v in enumerate(operands)]
         least = cls.spec.min_inputs
         while len(values) > least and is_absent(values[-1]):
@@ -477,7 +488,7 @@ class Builder:
         yield inner, [Tensor(arg, inner) for arg in inner.block.args]
 
 
-def _result_count(cls: type[TensorOp], asked: int | None, properties: Mapping[str, Attribute]) -> int:
+def result_count(cls: type[TensorOp], asked: int | None, properties: Mapping[str, Attribute]) -> int:
     if asked is not None:
         return asked
     outputs = cls.spec.outputs

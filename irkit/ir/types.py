@@ -43,6 +43,7 @@ from irkit.errors import VerifyError
 from irkit.ir.dtypes import BY_NAME, DType, dtype
 
 __all__ = [
+    "Dim",
     "DimsAttr",
     "MapType",
     "OpaqueType",

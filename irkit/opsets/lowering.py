@@ -19,7 +19,7 @@ from irkit.opsets.registry import LOWERINGS, Results, is_compatible
 from irkit.opsets.rewrite import HINT_KEPT, Built, recast, renamed_back, renamed_up, replace, values_of
 from irkit.opsets.upgrading import decomposition
 
-__all__ = ["lower_module"]
+__all__ = ["can_lower", "lower_module"]
 
 LISTED = 20
 
@@ -55,6 +55,15 @@ def lower_module(module: Module, opsets: Mapping[str, int]) -> None:
         raise _report(failed, targets, module.ctx)
     added = {op.domain for op in module.walk() if isinstance(op, OnnxOp)} - targets.keys()
     module.opsets = {**targets, **{domain: _default_opset(domain) for domain in sorted(added)}}
+
+
+def can_lower(op: OnnxOp, opsets: Mapping[str, int], ctx: Context) -> bool:
+    """Whether an op can be written at these opsets; tried on a copy.
+
+    Args:
+        opsets: by domain; one that is not given is the newest.
+    """
+    return op_class(op.domain, op.op_type, opsets.get(op.domain)) is type(op) or _Lowerer(opsets, ctx).can(op)
 
 
 def _default_opset(domain: str) -> int:

@@ -35,6 +35,7 @@ __all__ = [
     "decompose",
     "is_compatible",
     "is_trivial",
+    "loses_types",
     "lower",
     "upgrade",
 ]
@@ -171,12 +172,26 @@ def is_trivial(older: type[OnnxOp], newer: type[OnnxOp]) -> bool:
 
     Backwards the same holds for nodes whose types and attributes the older form has.
     """
-    return conditions(older, newer) == frozenset()
+    return conditions(older, newer) == frozenset() and not loses_types(older, newer)
 
 
 def is_compatible(older: type[OnnxOp], newer: type[OnnxOp]) -> bool:
     """Whether one form becomes the other by renaming, where certain attributes of the instance allow it."""
     return conditions(older, newer) is not None
+
+
+@cache
+def loses_types(old: type[OnnxOp], new: type[OnnxOp]) -> bool:
+    """Whether one form fails to take some type that the other takes."""
+    for before, after in ((old.spec.inputs, new.spec.inputs), (old.spec.outputs, new.spec.outputs)):
+        for a, z in zip(before, after, strict=False):
+            if not _allowed(old, a.type) <= _allowed(new, z.type):
+                return True
+    return False
+
+
+def _allowed(cls: type[OnnxOp], variable: str) -> frozenset[str]:
+    return cls.spec.variables.get(variable, frozenset((variable,)))
 
 
 @cache

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache
 from typing import Any, cast
 
 from xdsl.dialects.builtin import ArrayAttr, FunctionType, UnitAttr
@@ -17,7 +16,7 @@ from irkit.ir.builder import Builder, Tensor
 from irkit.ir.names import DECL, OUTS, out_names, set_out_names
 from irkit.ir.types import SeqType, UnknownType, dtype_of, intern, tensor, tensor_info
 from irkit.opsets.common import impossible, nonnegative, rank_of
-from irkit.opsets.registry import CHOICES, HINT, NEGATIVE_AXIS, NEGATIVE_AXIS_SINCE, Results, conditions
+from irkit.opsets.registry import CHOICES, HINT, NEGATIVE_AXIS, NEGATIVE_AXIS_SINCE, Results, conditions, loses_types
 
 __all__ = [
     "HINT_KEPT",
@@ -187,7 +186,7 @@ def recast(op: OnnxOp, cls: type[OnnxOp]) -> bool:
     was = type(op)
     # The classes of one op share their layout; a new op would cost ten times as much, and most of a model is this case.
     cast(Any, op).__class__ = cls
-    if older is cls or _loses_types(was, cls):
+    if older is cls or loses_types(was, cls):
         try:
             op.verify_()
         except VerifyException:
@@ -220,7 +219,7 @@ def renamed_up(b: Builder, op: OnnxOp, cls: type[OnnxOp], *, strict: bool = True
             properties.update(cls.properties_from({name: _respelt(op, name, before.default)}))
     if cls.op_type in RETYPED and op.attr("ceil_mode"):
         return b.op(cls, *op.operands, outputs=len(op.results), **cast("dict[str, Any]", properties))
-    made = _create(b, op, cls, properties, len(op.results), checked=_loses_types(type(op), cls))
+    made = _create(b, op, cls, properties, len(op.results), checked=loses_types(type(op), cls))
     if hint is not None:
         made.attributes[HINT_KEPT] = hint
     return [b.wrap(r) for r in made.results]
@@ -308,17 +307,3 @@ def _create(
     made.location = b.location or op.location
     b.insert(made)
     return made
-
-
-@cache
-def _loses_types(old: type[OnnxOp], new: type[OnnxOp]) -> bool:
-    """Whether the newer form fails to take some type that the older one takes."""
-    for before, after in ((old.spec.inputs, new.spec.inputs), (old.spec.outputs, new.spec.outputs)):
-        for a, z in zip(before, after, strict=False):
-            if not _allowed(old, a.type) <= _allowed(new, z.type):
-                return True
-    return False
-
-
-def _allowed(cls: type[OnnxOp], variable: str) -> frozenset[str]:
-    return cls.spec.variables.get(variable, frozenset((variable,)))

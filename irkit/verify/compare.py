@@ -9,7 +9,7 @@ compared.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,62 +21,20 @@ from irkit.ir.module import Module
 from irkit.ir.op import Random
 from irkit.ir.types import TensorInfo, UnknownType, tensor_info
 from irkit.verify.generate import random_feeds, symbols
-from irkit.verify.values import Difference, Tolerance, difference_of
+from irkit.verify.report import Report, Seen
+from irkit.verify.values import Difference, Tolerance, default_tolerance, difference_of
+from irkit.verify.widen import widen, widen_feeds
 
-__all__ = ["Backend", "Report", "compare"]
+__all__ = ["Backend", "Reference", "Report", "compare"]
 
 Backend = str | tuple[str, Mapping[str, Any]]
 """A backend's name, or it and options for ``irkit.compile``. onnxruntime's own rewriting is off unless asked for."""
 
+MARGIN = 8
+"""Another order of operations may have so many times the error of the right side; or, where that has next to none, so
+many times less than is allowed by default."""
 ATTEMPTS = 6
 """How many sets of generated inputs are tried for one sample, until the first module runs."""
-
-
-@dataclass
-class Report:
-    """What a comparison found.
-
-    Attributes:
-        differences: none if the modules are equal as far as they were compared.
-        unchecked: what could not be compared, and why.
-        notes: what weakens the comparison: outputs that are never finite, or always one value.
-        runs: how many pairs of runs were compared, by backend.
-    """
-
-    differences: list[Difference] = field(default_factory=list["Difference"])
-    unchecked: list[str] = field(default_factory=list[str])
-    notes: list[str] = field(default_factory=list[str])
-    runs: dict[str, int] = field(default_factory=dict[str, int])
-
-    @property
-    def compared(self) -> int:
-        """How many pairs of runs were compared on all backends together."""
-        return sum(self.runs.values())
-
-    @property
-    def equal(self) -> bool:
-        """Whether no difference was found."""
-        return not self.differences
-
-    def __bool__(self) -> bool:
-        return self.equal
-
-    def text(self) -> str:
-        """The report for people, a line per finding."""
-        runs = f"{self.compared} pair{'' if self.compared == 1 else 's'} of runs compared"
-        if self.differences:
-            lines = [f"different ({runs}):", *(f"  {difference}" for difference in self.differences)]
-        else:
-            lines = [f"equal ({runs})" if self.compared else "nothing could be compared"]
-        lines += [f"  unchecked: {reason}" for reason in self.unchecked]
-        lines += [f"  note: {note}" for note in self.notes]
-        return "\n".join(lines)
-
-    def to_json(self) -> dict[str, Any]:
-        """The report as plain values."""
-        return {"equal": self.equal, **asdict(self)}
-
-    __str__ = text
 
 
 def compare(
@@ -115,26 +73,156 @@ def compare(
     Raises:
         FeedError: if ``feeds`` do not fit the inputs.
     """
-    report = Report()
-    report.differences += _signature_differences(a, b)
-    if report.differences:
+    reference = Reference(a, backends=backends, samples=samples, seed=seed, feeds=feeds, special=special)
+    return reference.check(b, Tolerance(rtol, atol or 0.0, signed_zeros))
+
+
+class Reference:
+    """What is right: a module, inputs for it, and what it makes of them. Others are held against it, each run once.
+
+    Args:
+        module: what is right.
+        backends, samples, seed, feeds, special: as ``compare`` takes them.
+        wide: where nothing else is asked for, allow each output an error in proportion to that of ``module`` itself,
+            which a run in float64 tells, where its ops take that.
+
+    Raises:
+        FeedError: if ``feeds`` do not fit the inputs.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        *,
+        backends: Iterable[Backend] = ("numpy",),
+        samples: int = 3,
+        seed: int = 0,
+        feeds: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        special: bool = True,
+        wide: bool = False,
+    ) -> None:
+        self.module = module
+        self.backends = [_backend(backend, seed) for backend in backends]
+        self.draws = any(op.has_trait(Random) for op in module.walk())
+        self._feeds, self._samples, self._seed, self._special, self._wide = feeds, samples, seed, special, wide
+        self._runs: list[_Run] | None = None
+        self._unchecked: list[str] = []
+        self._notes: list[str] = []
+
+    @property
+    def feeds(self) -> list[Mapping[str, Any]]:
+        """The inputs, by sample."""
+        return [run.feeds for run in self.runs]
+
+    @property
+    def runs(self) -> list[_Run]:
+        """What the module makes of each sample; it runs when this is first asked for."""
+        if self._runs is None:
+            self._runs = self._run()
+        return self._runs
+
+    def _run(self) -> list[_Run]:
+        seen = {name: Seen() for name in self.module.output_names}
+        executables: dict[str, Executable] = {}
+        for label, name, settings in self.backends:
+            try:
+                executables[label] = compile_module(self.module, name, **settings)
+            except IrkitError as error:
+                self._unchecked.append(f"{label}: {error}")
+        if not executables:
+            return []
+        first, *others = executables
+        runs: list[_Run] = []
+        for fed, result in _samples(
+            executables[first], self.module, self._feeds, self._samples, self._seed, self._special
+        ):
+            results = {first: result, **{label: _attempt(executables[label], fed) for label in others}}
+            for found in results.values():
+                if isinstance(found, dict):
+                    for name, value in found.items():
+                        seen[name].add(value)
+            runs.append(_Run(fed, results))
+        if self._wide:
+            self._measure(runs)
+        self._notes = [
+            f"output '{name}' {note}" for name, what in seen.items() if (note := what.note(self.module)) is not None
+        ]
+        return runs
+
+    def _measure(self, runs: Sequence[_Run]) -> None:
+        """Notes how far each result is from what float64 gives."""
+        wide = widen(self.module)
+        if wide is None:
+            return
+        try:
+            executable = compile_module(wide, "numpy", seed=self._seed)
+        except IrkitError:
+            return
+        for run in runs:
+            exact = _attempt(executable, widen_feeds(run.feeds))
+            if not isinstance(exact, dict):
+                continue
+            for result in run.results.values():
+                if isinstance(result, dict):
+                    for name, value in result.items():
+                        error = _own_error(value, exact.get(name))
+                        if error is not None:
+                            run.errors[name] = max(run.errors.get(name, 0.0), error)
+
+    def check(
+        self, other: Module, tolerance: Tolerance | None = None, *, only: tuple[str, int] | None = None
+    ) -> Report:
+        """Runs another module on the same inputs, and says where it differs.
+
+        Args:
+            tolerance: what counts as equal.
+            only: a backend's label and a sample, if no other is to be run.
+        """
+        report = Report()
+        report.differences += _signature_differences(self.module, other)
+        if report.differences:
+            return report
+        tolerance = tolerance or Tolerance()
+        runs = self.runs
+        report.unchecked += self._unchecked
+        for label, name, settings in self.backends:
+            report.runs[label] = 0
+            if not runs or label not in runs[0].results or (only is not None and only[0] != label):
+                continue
+            try:
+                executable = compile_module(other, name, **settings)
+            except IrkitError as error:
+                message = f"only the second module cannot be compiled: {error}"
+                report.differences.append(Difference("failure", message, backend=label))
+                continue
+            for sample, run in enumerate(runs):
+                if only is None or only[1] == sample:
+                    _compare_runs(label, executable, sample, run, report, tolerance, self.draws)
+        report.notes += self._notes
         return report
-    pairs = list(_compiled(a, b, backends, seed, report))
-    if not pairs:
-        return report
-    draws = any(op.has_trait(Random) for op in a.walk())
-    seen = {name: _Seen() for name in a.output_names}
-    first = pairs[0]
-    tolerance = Tolerance(rtol, atol or 0.0, signed_zeros)
-    for sample, (fed, result) in enumerate(_samples(first, a, feeds, samples, seed, special)):
-        for pair in pairs:
-            expected = result if pair is first else _attempt(pair.a, fed)
-            if isinstance(expected, dict):
-                for name, value in expected.items():
-                    seen[name].add(value)
-            _compare_runs(pair, sample, fed, expected, report, tolerance, draws)
-    report.notes += [f"output '{name}' {note}" for name, what in seen.items() if (note := what.note(a)) is not None]
-    return report
+
+
+@dataclass
+class _Run:
+    """One set of inputs, what each backend makes of them, and by output the error of that as a part of its scale."""
+
+    feeds: Mapping[str, Any]
+    results: dict[str, dict[str, Any] | IrkitError]
+    errors: dict[str, float] = field(default_factory=dict[str, float])
+
+
+def _own_error(value: Any, exact: Any) -> float | None:
+    """How far an array is from what float64 gives, as a part of its scale."""
+    if not isinstance(value, np.ndarray) or not isinstance(exact, np.ndarray) or value.shape != exact.shape:
+        return None
+    if not default_tolerance(value.dtype) or exact.dtype != np.float64:
+        return None
+    with np.errstate(all="ignore"):
+        found = value.astype(np.float64)
+        finite = np.isfinite(found) & np.isfinite(exact)
+        scale = float(np.max(np.abs(found), where=finite, initial=0.0))
+        worst = float(np.max(np.abs(np.where(finite, found - exact, 0.0)), initial=0.0))
+    return worst / scale if scale else None
 
 
 # Signatures
@@ -185,32 +273,12 @@ def _fits(ours: TensorInfo | None, theirs: TensorInfo | None, exactly: bool) -> 
 # Running
 
 
-@dataclass
-class _Pair:
-    label: str
-    a: Executable
-    b: Executable
-
-
-def _compiled(a: Module, b: Module, backends: Iterable[Backend], seed: int, report: Report) -> Iterator[_Pair]:
-    for backend in backends:
-        name, options = (backend, {}) if isinstance(backend, str) else backend
-        level: dict[str, Any] = {"optimize": "none"} if name == "onnxruntime" else {}
-        settings = {"seed": seed, **level, **options}
-        label = name + "".join(f" {key}={value}" for key, value in options.items())
-        report.runs[label] = 0
-        try:
-            first = compile_module(a, name, **settings)
-        except IrkitError as error:
-            report.unchecked.append(f"{label}: {error}")
-            continue
-        try:
-            second = compile_module(b, name, **settings)
-        except IrkitError as error:
-            message = f"only the second module cannot be compiled: {error}"
-            report.differences.append(Difference("failure", message, backend=label))
-            continue
-        yield _Pair(label, first, second)
+def _backend(backend: Backend, seed: int) -> tuple[str, str, dict[str, Any]]:
+    """A label for people, the backend's name, and the options to compile with."""
+    name, options = (backend, {}) if isinstance(backend, str) else backend
+    level: dict[str, Any] = {"optimize": "none"} if name == "onnxruntime" else {}
+    label = name + "".join(f" {key}={value}" for key, value in options.items())
+    return label, name, {"seed": seed, **level, **options}
 
 
 def _attempt(executable: Executable, feeds: Mapping[str, Any]) -> dict[str, Any] | IrkitError:
@@ -224,7 +292,7 @@ _Result = tuple[Mapping[str, Any], "dict[str, Any] | IrkitError"]
 
 
 def _samples(
-    pair: _Pair,
+    executable: Executable,
     module: Module,
     feeds: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None,
     samples: int,
@@ -234,14 +302,14 @@ def _samples(
     """Sets of inputs, with what the first module makes of them on the first backend."""
     if feeds is not None:
         for fed in [feeds] if isinstance(feeds, Mapping) else feeds:
-            pair.a.check_feeds(fed)
-            yield fed, _attempt(pair.a, fed)
+            executable.check_feeds(fed)
+            yield fed, _attempt(executable, fed)
         return
     for sample in range(samples if module.inputs else 1):
-        yield _first_that_runs(pair, module, sample, seed, special)
+        yield _first_that_runs(executable, module, sample, seed, special)
 
 
-def _first_that_runs(pair: _Pair, module: Module, sample: int, seed: int, special: bool) -> _Result:
+def _first_that_runs(executable: Executable, module: Module, sample: int, seed: int, special: bool) -> _Result:
     """Generated inputs that the first module takes, or else the first ones tried, with the error."""
     failed: _Result | None = None
     for attempt in range(ATTEMPTS):
@@ -253,7 +321,7 @@ def _first_that_runs(pair: _Pair, module: Module, sample: int, seed: int, specia
             )
         except UnsupportedError as error:
             return failed or ({}, error)
-        result = _attempt(pair.a, fed)
+        result = _attempt(executable, fed)
         if isinstance(result, dict):
             return fed, result
         failed = failed or (fed, result)
@@ -284,94 +352,46 @@ def _size(index: int, sample: int, attempt: int, rng: np.random.Generator) -> in
 
 
 def _compare_runs(
-    pair: _Pair,
+    label: str,
+    executable: Executable,
     sample: int,
-    feeds: Mapping[str, Any],
-    expected: dict[str, Any] | IrkitError,
+    run: _Run,
     report: Report,
     tolerance: Tolerance,
     draws: bool,
 ) -> None:
+    expected = run.results[label]
     if isinstance(expected, UnsupportedError):
-        report.unchecked.append(f"{pair.label}, sample {sample}: {expected}")
+        report.unchecked.append(f"{label}, sample {sample}: {expected}")
         return
-    found = _attempt(pair.b, feeds)
+    found = _attempt(executable, run.feeds)
     if isinstance(expected, IrkitError):
         if isinstance(found, IrkitError):
-            report.unchecked.append(f"{pair.label}, sample {sample}: both fail: {expected}")
+            report.unchecked.append(f"{label}, sample {sample}: both fail: {expected}")
         else:
             message = f"only the first module fails: {expected}"
-            report.differences.append(Difference("failure", message, backend=pair.label, sample=sample))
+            report.differences.append(Difference("failure", message, backend=label, sample=sample))
         return
     if isinstance(found, IrkitError):
         message = f"only the second module fails: {found}"
-        report.differences.append(Difference("failure", message, backend=pair.label, sample=sample))
+        report.differences.append(Difference("failure", message, backend=label, sample=sample))
         return
-    report.runs[pair.label] += 1
+    report.runs[label] += 1
     for name, value in expected.items():
-        difference = difference_of(value, found[name], tolerance)
+        difference = difference_of(value, found[name], _allowed(tolerance, value, run.errors.get(name)))
         if difference is None:
             continue
-        difference.output, difference.backend, difference.sample = name, pair.label, sample
-        if draws and not pair.label.startswith("numpy"):
-            reason = f"{pair.label}, sample {sample}: output '{name}' may depend on random numbers, and differs"
+        difference.output, difference.backend, difference.sample = name, label, sample
+        if draws and not label.startswith("numpy"):
+            reason = f"{label}, sample {sample}: output '{name}' may depend on random numbers, and differs"
             report.unchecked.append(reason)
         else:
             report.differences.append(difference)
 
 
-class _Seen:
-    """What all samples together showed of an output."""
-
-    def __init__(self) -> None:
-        self.values: set[Any] = set()
-        self.runs = 0
-        self.size = 0
-        self.finite = 0
-
-    def add(self, value: Any) -> None:
-        """Takes in the output of a run."""
-        self.runs += 1
-        for array in _arrays(value):
-            self.size += array.size
-            if array.dtype.kind == "O":
-                self.finite += array.size
-                self.values.update(array.reshape(-1)[:4].tolist())
-                continue
-            plain = array if array.dtype.isbuiltin == 1 else array.astype(np.float64)
-            finite = plain[np.isfinite(plain)]
-            self.finite += finite.size
-            if finite.size and len(self.values) < 2:
-                low, high = (finite.reshape(-1)[0],) * 2 if finite.dtype.kind == "c" else (finite.min(), finite.max())
-                self.values.update((low.item(), high.item()))
-                if finite.dtype.kind == "c":
-                    self.values.update(finite.reshape(-1)[:16].tolist())
-
-    def note(self, module: Module) -> str | None:
-        """What weakens the comparison of this output."""
-        if not self.runs:
-            return None
-        if not self.size:
-            return "is empty in every sample"
-        if not self.finite:
-            return "is not finite anywhere in any sample"
-        # One run of one number, or a module without inputs, has no chance to vary.
-        if len(self.values) == 1 and module.inputs and (self.runs > 1 or self.size > 1):
-            return f"is {next(iter(self.values))!r} everywhere in every sample, so a wrong graph may show no difference"
-        return None
-
-
-def _arrays(value: Any) -> Iterator[np.ndarray]:
-    match value:
-        case np.ndarray():
-            yield value
-        case list() | tuple():
-            for item in value:
-                yield from _arrays(item)
-        case dict():
-            for item in value.values():
-                yield from _arrays(item)
-        case bool() | int() | float() | complex():
-            yield np.asarray(value)
-        case _:
-            pass
+def _allowed(tolerance: Tolerance, value: Any, error: float | None) -> Tolerance:
+    """The tolerance for an output of which the error of the right side is known."""
+    if error is None or tolerance.rtol is not None:
+        return tolerance
+    rtol = max(default_tolerance(value.dtype) / MARGIN, MARGIN * error)
+    return Tolerance(rtol, tolerance.atol, tolerance.signed_zeros)

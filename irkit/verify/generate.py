@@ -7,9 +7,7 @@ through ops that only move or cast values (``Cast``, ``Unsqueeze``, ``Concat``..
 
 from __future__ import annotations
 
-import ast
 import math
-import operator
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +19,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from irkit.backends.base import spell
 from irkit.errors import UnsupportedError
+from irkit.ir import dims
 from irkit.ir.constants import TensorAttr
 from irkit.ir.dtypes import BY_NAME, DType
 from irkit.ir.module import Module
@@ -53,45 +52,13 @@ class Sizes:
             return dim
         text = dim or "?"
         if text not in self.known:
-            found = _evaluate(text, self)
-            self.known[text] = self._choose(text) if found is None else max(found, 0)
+            names = dims.symbols_in(text)
+            if names == [text]:
+                self.known[text] = self._choose(text)
+            else:
+                found = dims.evaluate(text, {name: self.of(name) for name in names})
+                self.known[text] = 0 if found is None else max(found, 0)
         return self.known[text]
-
-
-_OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Div: operator.floordiv,
-    ast.Mod: operator.mod,
-}
-
-
-def _evaluate(text: str, sizes: Sizes) -> int | None:
-    """The value of an expression of symbols such as ``2*seq + 1``; None for a plain name or anything else."""
-    try:
-        tree = ast.parse(text, mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-    def value(node: ast.expr) -> int:
-        match node:
-            case ast.Constant(value=int(number)):
-                return number
-            case ast.Name(id=name):
-                return sizes.of(name)
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-                return _OPERATORS[type(op)](value(left), value(right))
-            case _:
-                raise ValueError
-
-    if isinstance(tree, ast.Name):
-        return None
-    try:
-        return value(tree)
-    except (ValueError, ZeroDivisionError, RecursionError):
-        return None
 
 
 def symbols(module: Module) -> list[str]:
@@ -100,14 +67,8 @@ def symbols(module: Module) -> list[str]:
     for value_type in module.inputs.values():
         for dim in shape_of(value_type) or ():
             if not isinstance(dim, int):
-                found.update(dict.fromkeys(_names_in(dim or "?")))
+                found.update(dict.fromkeys(dims.symbols_in(dim or "?")))
     return list(found)
-
-
-def _names_in(text: str) -> list[str]:
-    if _evaluate(text, Sizes({}, lambda name: 1)) is None:
-        return [text]
-    return [node.id for node in ast.walk(ast.parse(text, mode="eval")) if isinstance(node, ast.Name)]
 
 
 def random_feeds(

@@ -24,14 +24,15 @@ from irkit.ir.location import where
 from irkit.ir.module import DEFAULT, Module, arg_attrs, arg_entries
 from irkit.ir.names import NAME, hint, name_of
 from irkit.ir.types import scalar_dims, shape_of, tensor
+from irkit.passes import GRADIENT
 from irkit.passes.autodiff.registry import RuleT, zero_value
 from irkit.passes.autodiff.registry import vjp as _declare
 from irkit.passes.autodiff.rematerialize import rematerialize
-from irkit.passes.autodiff.transform import BY, carries_gradient, differentiate, sweep
+from irkit.passes.autodiff.transform import BY, carries_gradient, differentiate, make_differentiable, sweep
 from irkit.passes.dce import DeadCodeElimination
 from irkit.passes.infer_shapes import InferShapes
-from irkit.passes.registry import suggestion
-from irkit.passes.rewrite import erase, sync_signature
+from irkit.passes.registry import find_pass, suggestion
+from irkit.passes.rewrite import erase, ops_in, sync_signature
 
 __all__ = [
     "checkpoint",
@@ -79,8 +80,7 @@ def value_and_grad(
         UnsupportedError: if an op on the way has no gradient.
     """
     work = Work(module)
-    target = work.outputs(of)[0]
-    names, values = work.sources(wrt, as_inputs)
+    (target, *_), names, values = work.ends(of, wrt, as_inputs)
     grads = work.gradients(*work.scalar(target), values, names, allow_unused)
     shown = [(work.name(target, of), target), *((n, work.value(n)) for n in keep)]
     return work.finish([*shown, *((f"grad/{n}", g.ssa) for n, g in zip(names, grads, strict=True))])
@@ -96,8 +96,7 @@ def grad(
 ) -> Module:
     """A module that gives the gradients of a scalar value, as ``grad/<name>``; see ``value_and_grad``."""
     work = Work(module)
-    target = work.outputs(of)[0]
-    names, values = work.sources(wrt, as_inputs)
+    (target, *_), names, values = work.ends(of, wrt, as_inputs)
     grads = work.gradients(*work.scalar(target), values, names, allow_unused)
     return work.finish([(f"grad/{n}", g.ssa) for n, g in zip(names, grads, strict=True)])
 
@@ -117,8 +116,7 @@ def vjp(
         With further inputs ``ct/<name>``; with the outputs ``of`` and ``grad/<name>`` for each of ``wrt``.
     """
     work = Work(module)
-    targets = work.outputs(of)
-    names, values = work.sources(wrt, as_inputs)
+    targets, names, values = work.ends(of, wrt, as_inputs)
     shown = [(work.name(t, None), t) for t in targets]
     cts = [work.add_input(f"ct/{n}", t) for n, t in shown]
     grads = work.gradients(targets, cts, values, names, allow_unused)
@@ -136,8 +134,7 @@ def jvp(module: Module, of: Names = None, wrt: Names = None, *, as_inputs: bool 
         each of them.
     """
     work = Work(module)
-    targets = work.outputs(of)
-    names, values = work.sources(wrt, as_inputs)
+    targets, names, values = work.ends(of, wrt, as_inputs)
     tangents = [work.add_input(f"tangent/{n}", v) for n, v in zip(names, values, strict=True)]
     shown = [(work.name(t, None), t) for t in targets]
     found = work.tangents(targets, values, tangents)
@@ -151,8 +148,7 @@ def hvp(module: Module, of: str | None = None, wrt: Names = None, *, as_inputs: 
         With further inputs ``tangent/<name>`` (the vector) and outputs ``hvp/<name>`` for each of ``wrt``.
     """
     work = Work(module)
-    target = work.outputs(of)[0]
-    names, values = work.sources(wrt, as_inputs)
+    (target, *_), names, values = work.ends(of, wrt, as_inputs)
     vectors = [work.add_input(f"tangent/{n}", v) for n, v in zip(names, values, strict=True)]
     grads = work.gradients(*work.scalar(target), values, names, allow_unused=True)
     # The Hessian is symmetric, so reverse mode over the gradient gives it times a vector as well.
@@ -169,8 +165,7 @@ def jacobian(module: Module, of: str | None = None, wrt: Names = None, *, as_inp
         With outputs ``jacobian/<name>`` for each of ``wrt``, of the shape of ``of`` followed by that of the value.
     """
     work = Work(module)
-    target = work.outputs(of)[0]
-    names, values = work.sources(wrt, as_inputs)
+    (target, *_), names, values = work.ends(of, wrt, as_inputs)
     found = work.jacobians(target, values)
     return work.finish([(f"jacobian/{n}", j.ssa) for n, j in zip(names, found, strict=True)])
 
@@ -182,8 +177,7 @@ def hessian(module: Module, of: str | None = None, wrt: Names = None, *, as_inpu
         With outputs ``hessian/<a>/<b>`` for each pair of ``wrt``, of the shape of a followed by that of b.
     """
     work = Work(module)
-    target = work.outputs(of)[0]
-    names, values = work.sources(wrt, as_inputs)
+    (target, *_), names, values = work.ends(of, wrt, as_inputs)
     grads = work.gradients(*work.scalar(target), values, names, allow_unused=True)
     made: list[tuple[str, SSAValue]] = []
     for a, first in zip(names, grads, strict=True):
@@ -235,6 +229,9 @@ class Work:
 
     def __init__(self, module: Module) -> None:
         self.module = module.clone()
+        # These ops are derivatives of the graph around them, and become ordinary ops before it is differentiated again.
+        if any(op.name == GRADIENT for op in ops_in(self.module.op)):
+            find_pass("expand-gradient")().apply(self.module.ctx, self.module.op)
         InferShapes().run(self.module)
         last = self.module.block.last_op
         assert isinstance(last, ReturnOp)
@@ -270,6 +267,14 @@ class Work:
             if found is value:
                 return name
         return next((name for name, found in self._named.items() if found is value), "value")
+
+    def ends(self, of: Names, wrt: Names, as_inputs: bool) -> tuple[list[SSAValue], list[str], list[SSAValue]]:
+        """What is differentiated, and by what: see ``outputs`` and ``sources``. All ops between have rules."""
+        targets = self.outputs(of)
+        names, values = self.sources(wrt, as_inputs)
+        targets, values = make_differentiable(self.b, targets, values)
+        self._index()
+        return targets, names, values
 
     def outputs(self, of: Names) -> list[SSAValue]:
         """The values to differentiate.

@@ -10,16 +10,18 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from irkit.dialects.onnx import OnnxOp
-from irkit.errors import IrkitError
+from irkit.errors import IrkitError, UnsupportedError
 from irkit.ir.attributes import texts_of
 from irkit.ir.builder import Builder, Tensor
 from irkit.ir.location import where
 from irkit.ir.module import Module
 from irkit.ir.names import name_of
+from irkit.passes import GRADIENT
+from irkit.passes.autodiff.api import MIN_OPSET
 from irkit.passes.autodiff.registry import zero_value
 from irkit.passes.autodiff.transform import differentiate, live_values
 from irkit.passes.base import Pass
-from irkit.passes.rewrite import Rewriter, ops_in, sync_signature
+from irkit.passes.rewrite import Rewriter, enclosing_function, ops_in, sync_signature
 
 __all__ = ["ExpandGradient"]
 
@@ -28,23 +30,31 @@ __all__ = ["ExpandGradient"]
 class ExpandGradient(Pass):
     """Differentiates where a ``Gradient`` op says so: its attributes name values of the graph around it.
 
-    It must run before passes that remove or rename values, since these names are no uses. Where the op is given other
-    values than those that it names, what lies between is computed again from these.
+    It must run before passes that remove or rename values, since these names are no uses: ``optimize`` runs it first
+    wherever there is such an op, and ``irkit.compile`` before it makes a module ready. Where the op is given other
+    values than those that it names, what lies between is computed again from these. What it makes needs opset 21.
     """
 
     name: ClassVar[str] = "onnx-expand-gradient"
 
     def run(self, module: Module) -> bool:
         rewriter = Rewriter(module, "expand-gradient")
-        found = [
-            op for op in ops_in(module.op) if isinstance(op, OnnxOp) and op.name == "onnx.preview.training.Gradient"
-        ]
+        found = [op for op in ops_in(module.op) if isinstance(op, OnnxOp) and op.name == GRADIENT]
+        if found:
+            module.opsets = {**module.opsets, "": max(module.opsets.get("", MIN_OPSET), MIN_OPSET)}
         for op in found:
             self._expand(module, op, rewriter)
         sync_signature(module)
         return bool(found)
 
     def _expand(self, module: Module, op: OnnxOp, rewriter: Rewriter) -> None:
+        if enclosing_function(op.parent) is not None:
+            raise UnsupportedError(
+                "it stands in a model-local function, whose values have no types to differentiate by",
+                op=op.name,
+                where=where(op),
+                hint="put what the function computes into the main graph",
+            )
         named = _visible(module, op)
         xs, zs = list(op.attr("xs")), list(op.attr("zs") or ())
         if len(op.operands) != len(xs) + len(zs):

@@ -26,7 +26,7 @@ class LowerAd(Pass):
     """
 
     name: ClassVar[str] = "onnx-lower-ad"
-    keeps: ClassVar[frozenset[str]] = frozenset({"types"})
+    keeps: ClassVar[frozenset[str]] = frozenset({"types", "signature"})
 
     def run(self, module: Module) -> bool:
         rewriter = Rewriter(module, "lower-ad")

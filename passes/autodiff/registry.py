@@ -219,6 +219,14 @@ class Vjp:
         known = self.static_shape(value)
         return self.b.Shape(value) if known is None else self.b.constant(np.asarray(known, np.int64))
 
+    def reshape_like(self, value: Tensor, like: Tensor) -> Tensor:
+        """A value of as many elements in the shape of another tensor."""
+        shape = shape_of(like.type)
+        known = None if shape is None else [d if isinstance(d, int) else -1 for d in shape]
+        if known is None or known.count(-1) > 1 or (-1 in known and 0 in known):
+            return self.b.Reshape(value, self.b.Shape(like), allowzero=1)
+        return self.b.Reshape(value, self.i64(known), **({"allowzero": 1} if 0 in known else {}))
+
     def size(self, value: Tensor, axis: int) -> Tensor:
         """The size of one axis as an int64 vector of one element."""
         shape = value.shape
@@ -378,13 +386,13 @@ def unbroadcast(b: Builder, value: Tensor, like: Tensor) -> Tensor:
         if leading:
             value = b.ReduceSum(value, b.constant(np.asarray(leading, np.int64)), keepdims=0)
         return _unbroadcast_at_run_time(b, value, like)
-    if not stretched:
-        return b.ReduceSum(value, b.constant(np.asarray(leading, np.int64)), keepdims=0) if leading else value
-    if not leading:
-        return b.ReduceSum(value, b.constant(np.asarray(stretched, np.int64)), keepdims=1)
-    value = b.ReduceSum(value, b.constant(np.asarray(leading, np.int64)), keepdims=0)
-    kept = b.constant(np.asarray([i - added for i in stretched], np.int64))
-    return b.ReduceSum(value, kept, keepdims=1)
+    if not leading and not stretched:
+        return value
+    kept = bool(stretched and not leading)
+    value = b.ReduceSum(value, b.constant(np.asarray([*leading, *stretched], np.int64)), keepdims=int(kept))
+    if not stretched or kept:
+        return value
+    return b.Unsqueeze(value, b.constant(np.asarray([i - added for i in stretched], np.int64)))
 
 
 def _unsure(source: int | str | None, target: int | str | None) -> bool:

@@ -29,7 +29,7 @@ from irkit.ir.op import is_absent
 from irkit.passes.autodiff.api import Work
 from irkit.passes.autodiff.registry import zeros_like
 from irkit.passes.autodiff.rematerialize import made_by_gradient
-from irkit.passes.autodiff.transform import BY, carries_gradient, differentiate
+from irkit.passes.autodiff.transform import BY, carries_gradient, differentiate, make_differentiable
 
 __all__ = ["Node", "NodeSpec", "Tape", "from_tables", "tape"]
 
@@ -278,18 +278,16 @@ def tape(module: Module, feeds: Mapping[str, Any], of: str | None = None) -> Tap
         IrkitError: for a name that is not there, or a loss that has no gradient.
     """
     work = Work(module)
-    target = work.outputs(of)[0]
     b = work.b
     b.by = BY
+    # Ops without a rule are rewritten first: what runs is what stands there then.
+    (target,), _ = make_differentiable(b, work.outputs(of)[:1], _values(work.module))
     inputs = list(zip(work.module.input_names, work.module.block.args, strict=True))
-    sources = [r for op in work.module.block.ops for r in op.results if not is_absent(r)]
     end = b.wrap(target)
     one = b.Expand(b.CastLike(b.constant(np.float32(1)), end), b.Shape(end))
     parts: list[tuple[SSAValue, Operation, Tensor]] = []
-    wanted = [v for _, v in inputs] + sources
-    wanted = [v for v in wanted if carries_gradient(v)]
+    wanted = _values(work.module)
     grads = differentiate(b, [target], wanted, [one], on_part=lambda v, op, t: parts.append((v, op, t)))
-    # Ops may have been rewritten so that there are rules for them: what ran is what stands there now.
     forward = [op for op in work.module.block.ops if not made_by_gradient(op) and op is not work.end]
     rows = [_Row(v, n, "input", ()) for n, v in inputs]
     rows += [_Row(r, name_of(r), "constant", ()) for op in forward for r in op.results if is_constant(r)]
@@ -326,6 +324,12 @@ def tape(module: Module, feeds: Mapping[str, Any], of: str | None = None) -> Tap
             for k, row in enumerate(rows)
         )
     )
+
+
+def _values(module: Module) -> list[SSAValue]:
+    """The values of the main graph that have gradients."""
+    results = [r for op in module.block.ops for r in op.results if not is_absent(r)]
+    return [v for v in (*module.block.args, *results) if carries_gradient(v)]
 
 
 def _taken(op: Operation) -> tuple[SSAValue, ...]:

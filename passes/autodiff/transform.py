@@ -28,7 +28,17 @@ from irkit.ir.types import OptType, SeqType, UnknownType, dtype_of
 from irkit.passes.autodiff.registry import PROVEN_ZERO, REFUSED, RULES, Vjp, differentiable, key_of
 from irkit.passes.types import refine
 
-__all__ = ["BY", "add_values", "carries_gradient", "differentiate", "live_values", "load_rules", "sweep", "zero_reason"]
+__all__ = [
+    "BY",
+    "add_values",
+    "carries_gradient",
+    "differentiate",
+    "live_values",
+    "load_rules",
+    "make_differentiable",
+    "sweep",
+    "zero_reason",
+]
 
 BY = "gradient"
 """What stands in the locations of backward ops."""
@@ -70,14 +80,8 @@ def differentiate(
     Raises:
         UnsupportedError: if an op on the way has no gradient, naming it and where it came from.
     """
-    load_rules()
-    values = [*map(value_of, outputs), *map(value_of, inputs), *(value_of(c) for c in cotangents if c is not None)]
-    if block is None:
-        block = _block_of(b, values[: len(outputs)], values[len(outputs) : len(outputs) + len(inputs)])
-    walk = _Walk(b, block, on_part)
-    with _Held(b, values) as held:
-        walk.prepare(lambda: (held.values[: len(outputs)], held.values[len(outputs) : len(outputs) + len(inputs)]))
-        values = held.values
+    others = [value_of(c) for c in cotangents if c is not None]
+    walk, values = _prepared(b, [*map(value_of, outputs)], [*map(value_of, inputs)], others, block, on_part)
     targets, sources = values[: len(outputs)], values[len(outputs) : len(outputs) + len(inputs)]
     given = iter(values[len(outputs) + len(inputs) :])
     seeds = [None if c is None else b.wrap(next(given)) for c in cotangents]
@@ -85,6 +89,41 @@ def differentiate(
     found = walk.backward(targets, sources, seeds)
     sweep(b.block, before, [t.ssa for t in found if t is not None], end=b.anchor)
     return found
+
+
+def make_differentiable(
+    b: Builder, outputs: Sequence[SSAValue], inputs: Sequence[SSAValue]
+) -> tuple[list[SSAValue], list[SSAValue]]:
+    """Rewrites, in place, the ops between values for which there is no rule, as ``differentiate`` does first.
+
+    Who goes on using the values after differentiation does this before: a result of a rewritten op is another value
+    then.
+
+    Returns:
+        What the outputs and the inputs are now.
+
+    Raises:
+        UnsupportedError: if an op on the way has no gradient, naming it and where it came from.
+    """
+    _, values = _prepared(b, outputs, inputs, [], None, None)
+    return values[: len(outputs)], values[len(outputs) :]
+
+
+def _prepared(
+    b: Builder,
+    outputs: Sequence[SSAValue],
+    inputs: Sequence[SSAValue],
+    others: Sequence[SSAValue],
+    block: Block | None,
+    on_part: Callable[[SSAValue, Operation, Tensor], None] | None,
+) -> tuple[_Walk, list[SSAValue]]:
+    """A walk whose ops all have rules; and what the outputs, the inputs and the other values are now."""
+    load_rules()
+    n, m = len(outputs), len(inputs)
+    walk = _Walk(b, block or _block_of(b, outputs, inputs), on_part)
+    with _Held(b, [*outputs, *inputs, *others]) as held:
+        walk.prepare(lambda: (held.values[:n], held.values[n : n + m]))
+        return walk, held.values
 
 
 def _block_of(b: Builder, outputs: Sequence[SSAValue], inputs: Sequence[SSAValue]) -> Block:

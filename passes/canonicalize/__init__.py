@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from irkit.dialects.onnx import OnnxOp
-from irkit.errors import PassError
-from irkit.ir.location import where
 from irkit.ir.module import Module
 from irkit.passes.base import Pass
 from irkit.passes.canonicalize.rules import RULES, load_all
-from irkit.passes.rewrite import Rewriter, has_reference, ops_in, sync_signature
+from irkit.passes.rules.driver import drive
 
 __all__ = ["Canonicalize"]
 
@@ -39,35 +36,5 @@ class Canonicalize(Pass):
     def run(self, module: Module) -> bool:
         load_all()
         self.fired.clear()
-        rewriter = Rewriter(module, "canonicalize")
-        waiting = deque(op for op in ops_in(module.op) if op.name in RULES)
-        # Each rule makes the graph smaller or simpler, so a rewrite for every op a few times over is plenty.
-        limit = 10 * len(waiting) + 1000
-        queued = set(waiting)
-        while waiting:
-            op = waiting.popleft()
-            queued.discard(op)
-            if op.parent is None or not isinstance(op, OnnxOp) or has_reference(op) or not self._rewrite(op, rewriter):
-                continue
-            if self.fired.total() > limit:
-                culprit, count = self.fired.most_common(1)[0]
-                raise PassError(
-                    f"canonicalize does not come to an end: rule '{culprit}' fired {count} times",
-                    op=op.name,
-                    where=where(op),
-                )
-            for other in (op, *rewriter.touched):
-                if other.parent is not None and other.name in RULES and other not in queued:
-                    queued.add(other)
-                    waiting.append(other)
-            rewriter.touched.clear()
-        sync_signature(module)
+        self.fired.update(drive(module, RULES, "canonicalize"))
         return bool(self.fired)
-
-    def _rewrite(self, op: OnnxOp, rewriter: Rewriter) -> bool:
-        for rule in RULES[op.name]:
-            rewriter.by = f"canonicalize:{rule.name}"
-            if rule.apply(op, rewriter):
-                self.fired[rule.name] += 1
-                return True
-        return False

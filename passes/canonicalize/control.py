@@ -9,8 +9,9 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from irkit.dialects.onnx import CURRENT, Initializer, NoValue, OnnxOp, absent
 from irkit.dialects.onnx.values import constant_of
-from irkit.ir.constants import ConstantData
+from irkit.ir.constants import ConstantData, constant
 from irkit.ir.location import fused
+from irkit.ir.op import Random
 from irkit.ir.types import scalar_dims, tensor_info
 from irkit.passes.canonicalize.rules import rule
 from irkit.passes.rewrite import Rewriter, enclosing_function
@@ -93,6 +94,38 @@ def loop_of_no_trips(op: OnnxOp, rw: Rewriter) -> bool:
         return False
     collected = [None if data is None else rw.constant(data, before=op) for data in empty]
     rw.replace(op, [*states, *collected])
+    return True
+
+
+@rule("onnx.Loop")
+def loop_of_one_trip(op: OnnxOp, rw: Rewriter) -> bool:
+    """A Loop that runs once: its body stands in its place, and what it collects is what the one iteration gave."""
+    trips = constant_of(op.operand(0))
+    if trips is None or trips.size != 1 or int(trips.array().reshape(-1)[0]) != 1:
+        return False
+    if op.operand(1) is not None and _truth(op.operand(1)) is not True:
+        return False
+    body = op.regions[0].block
+    states = list(op.operands)[2:]
+    collected = op.results[len(states) :]
+    # What draws random numbers draws by the number of the iteration.
+    if (
+        len(body.args) != 2 + len(states)
+        or any(inner.has_trait(Random) for inner in body.walk())
+        or any(tensor_info(r.type) is None for r in collected)
+    ):
+        return False
+    first = [rw.constant(constant(*number).data, before=op) for number in ((0, "int64"), (True, "bool"))]
+    for arg, value in zip(body.args, [*first, *states], strict=True):
+        arg.replace_all_uses_with(cast(SSAValue, value))
+    results = inline(body, op, rw)[1:]
+    for index in range(len(states), len(results)):
+        value = results[index]
+        if value is not None and op.results[index].first_use:
+            axes = cast(SSAValue, rw.constant(constant(np.zeros(1, np.int64)).data, before=op))
+            made = rw.make(CURRENT["", "Unsqueeze"], [value, axes], [op.results[index].type], before=op)
+            results[index] = made.results[0]
+    rw.replace(op, results)
     return True
 
 

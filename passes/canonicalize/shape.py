@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from xdsl.ir import SSAValue
+from xdsl.ir import BlockArgument, SSAValue
 
 from irkit.dialects.onnx import OnnxOp
 from irkit.dialects.onnx.values import constant_of
 from irkit.ir.types import shape_of
 from irkit.passes.canonicalize.rules import rule
 from irkit.passes.rewrite import Rewriter
-from irkit.passes.types import same_type
+from irkit.passes.types import meet, same_type
 
 __all__: list[str] = []
 
@@ -87,6 +87,9 @@ def double_transpose(op: OnnxOp, rw: Rewriter) -> bool:
 
 # Reshape
 
+_RESHAPES = ("onnx.Reshape", "onnx.Flatten", "onnx.Squeeze", "onnx.Unsqueeze")
+"""Ops that keep the elements and their order."""
+
 
 @rule("onnx.Reshape", "onnx.Expand", "onnx.Flatten", "onnx.Squeeze", "onnx.Unsqueeze")
 def reshape_to_own_shape(op: OnnxOp, rw: Rewriter) -> bool:
@@ -97,16 +100,23 @@ def reshape_to_own_shape(op: OnnxOp, rw: Rewriter) -> bool:
     return True
 
 
+@rule("onnx.Reshape", "onnx.Flatten")
+def reshape_back(op: OnnxOp, rw: Rewriter) -> bool:
+    """Reshapes in a row that end with the shape that they began with."""
+    source = op.operands[0]
+    while isinstance(maker := source.owner, OnnxOp) and maker.name in _RESHAPES:
+        source = maker.operands[0]
+        if same_type(source.type, op.results[0].type):
+            rw.replace(op, [source])
+            return True
+    return False
+
+
 @rule("onnx.Reshape")
 def double_reshape(op: OnnxOp, rw: Rewriter) -> bool:
     """Reshape(Reshape(x, s), t) is Reshape(x, t), unless a 0 in t copies a size from between."""
     inner = op.operands[0].owner
-    if not isinstance(inner, OnnxOp) or inner.name not in (
-        "onnx.Reshape",
-        "onnx.Flatten",
-        "onnx.Squeeze",
-        "onnx.Unsqueeze",
-    ):
+    if not isinstance(inner, OnnxOp) or inner.name not in _RESHAPES:
         return False
     if not op.attr("allowzero"):
         target = _integers(op.operands[1])
@@ -164,7 +174,11 @@ def unsqueeze_of_squeeze(op: OnnxOp, rw: Rewriter) -> bool:
     axes = _axes(op, _rank(op.results[0]))
     if axes is None or axes != _axes(inner, _rank(inner.operands[0])):
         return False
-    rw.replace(op, [inner.operands[0]])
+    source = inner.operands[0]
+    # That the sizes are 1 is known of the result alone, where they are open in the type of an input.
+    if isinstance(source, BlockArgument) and meet(source.type, op.results[0].type) != source.type:
+        return False
+    rw.replace(op, [source])
     return True
 
 

@@ -6,7 +6,7 @@ with the feeds, the module's constants or each other. Floating-point exceptions 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,14 +16,17 @@ from irkit.backends.base import Executable
 from irkit.backends.numpy.control import Budget, Run
 from irkit.backends.numpy.evaluate import can_evaluate, evaluate
 from irkit.backends.numpy.executor import Hook, Observed, OpProfile, ReadyQueue, straight
+from irkit.backends.numpy.foresight import check_plan
+from irkit.backends.numpy.fuse import fuse
 from irkit.backends.numpy.legalize import functions_of, legalize, unrunnable
+from irkit.backends.numpy.memory import Memory, measure
 from irkit.backends.numpy.plan import Plan, Planner
 from irkit.backends.numpy.random import fresh_seed
 from irkit.backends.numpy.results import own
 from irkit.ir.module import Module
 from irkit.ir.names import name_of
 
-__all__ = ["Budget", "Hook", "NumpyExecutable", "OpProfile", "can_evaluate", "compile", "evaluate"]
+__all__ = ["Budget", "Hook", "Memory", "NumpyExecutable", "OpProfile", "can_evaluate", "compile", "evaluate"]
 
 
 def compile(
@@ -47,6 +50,7 @@ def compile(
 
     Raises:
         UnsupportedError: if an op cannot be run, naming it.
+        BudgetError: if the type of a result says that it takes more memory than all that is allowed, naming the op.
     """
     return NumpyExecutable(module, threads=threads, seed=seed, budget=budget, profile=profile, hook=hook)
 
@@ -95,6 +99,17 @@ class NumpyExecutable(Executable):
         found = self._observed.profile or {}
         return sorted(found.values(), key=lambda p: -p.seconds)
 
+    def memory(self, feeds: Mapping[str, Any]) -> Memory:
+        """How much memory the activations of a run on these feeds take at most, and how much they must take.
+
+        It runs the module twice, on one thread; see ``Memory``.
+        """
+        values = self.check_feeds(feeds)
+        plan = self._plan(tuple(self.outputs))
+        run = Run(self._budget, fresh_seed() if self.seed is None else self.seed, straight)
+        with np.errstate(all="ignore"):
+            return measure(plan, fuse(plan), run, [_read_only(values.get(name)) for name in self.inputs])
+
     def can_fetch(self, name: str) -> bool:
         return name in self.outputs or name in self._named()
 
@@ -127,6 +142,7 @@ class NumpyExecutable(Executable):
         if found is None:
             block, named = self._module.block, self._named()
             found = self._planner.plan(block, list(block.args), [named[name] for name in fetches])
+            check_plan(found, self._budget.bytes)
             self._plans[fetches] = found
         return found
 

@@ -8,6 +8,7 @@ from time import monotonic
 from typing import Any
 
 from irkit.backends.base import describe_value
+from irkit.backends.numpy.foresight import foreseen
 from irkit.backends.numpy.plan import Graph, OutputType, Plan, Step
 from irkit.backends.numpy.random import Draws, mix
 from irkit.errors import BudgetError, ExecutionError, IrkitError
@@ -164,6 +165,8 @@ def run_step(step: Step, operands: Sequence[Any], captured: dict[str, tuple[Any,
     if "rng" in step.wants:
         options["rng"] = run.rng(step.key, path)
     try:
+        if nbytes := foreseen(step.op, operands, step.attributes):
+            run.allocate(nbytes)
         found = step.function(*operands, **options)
     except Exception as error:
         raise failure(step, error, operands) from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from irkit.errors import IrkitError
 from irkit.ir.constants import RefAttr
 from irkit.ir.op import Random, TensorOp
 
-__all__ = ["can_evaluate", "evaluate"]
+__all__ = ["can_evaluate", "evaluate", "prepared"]
 
 
 def can_evaluate(op: Operation) -> bool:
@@ -56,10 +56,19 @@ def evaluate(op: Operation, inputs: Sequence[np.ndarray | None], *, budget: Budg
         ExecutionError: if the inputs are invalid for the op.
         UnsupportedError: if it has no kernel.
     """
-    run = Run(budget or Budget(), 0, straight)
-    shown = [x if x is None or isinstance(x, list | dict) else _read_only(x) for x in inputs]
-    with np.errstate(all="ignore"):
-        return tuple(own(straight(_plan(op), run, 0, shown)))
+    return prepared(op)(inputs, budget)
+
+
+def prepared(op: Operation) -> Callable[[Sequence[Any], Budget | None], tuple[Any, ...]]:
+    """The function behind ``evaluate`` for one op, for callers that evaluate it many times: of inputs and a budget."""
+    plan = _plan(op)
+
+    def run(inputs: Sequence[Any], budget: Budget | None = None) -> tuple[Any, ...]:
+        shown = [x if x is None or isinstance(x, list | dict) else _read_only(x) for x in inputs]
+        with np.errstate(all="ignore"):
+            return tuple(own(straight(plan, Run(budget or Budget(), 0, straight), 0, shown)))
+
+    return run
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:

@@ -19,8 +19,10 @@ import numpy as np
 from xdsl.ir import Operation
 
 from irkit.backends.numpy.control import Run, failure, run_step
-from irkit.backends.numpy.fuse import fused_steps
-from irkit.backends.numpy.plan import ABSENT, Plan, Step
+from irkit.backends.numpy.flops import flops
+from irkit.backends.numpy.fuse import fuse
+from irkit.backends.numpy.plan import ABSENT, Fused, Plan, Step
+from irkit.dialects.onnx.classes import OnnxOp
 from irkit.errors import BudgetError
 from irkit.ir.location import where
 from irkit.ir.names import name_of
@@ -42,8 +44,8 @@ def straight(plan: Plan, run: Run, path: int, inputs: Sequence[Any]) -> tuple[An
     """
     code = plan.code
     if code is None:
-        plan.fused = fused_steps(plan)
-        code = plan.code = _compile(plan)
+        plan.fused = fuse(plan)
+        code = plan.code = _compile(plan, plan.fused)
     try:
         return code(run, path, *inputs)
     except Exception as error:
@@ -58,17 +60,18 @@ def _failed(plan: Plan, code: Callable[..., Any], error: Exception) -> tuple[Ste
     trace = error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code is code.__code__:
-            step = plan.fused[trace.tb_lineno - 2]
-            values = {**{f"v{slot}": v for slot, v in plan.constants.items()}, **trace.tb_frame.f_locals}
+            assert plan.fused is not None
+            step = plan.fused.steps[trace.tb_lineno - 2]
+            values = {**{f"v{slot}": v for slot, v in plan.fused.constants.items()}, **trace.tb_frame.f_locals}
             return step, [values.get(f"v{slot}") for slot in step.inputs]
         trace = trace.tb_next
     return None, []
 
 
-def _compile(plan: Plan) -> Callable[..., tuple[Any, ...]]:
-    names: dict[str, Any] = {f"v{slot}": value for slot, value in plan.constants.items()}
+def _compile(plan: Plan, fused: Fused) -> Callable[..., tuple[Any, ...]]:
+    names: dict[str, Any] = {f"v{slot}": value for slot, value in fused.constants.items()}
     lines = [f"def plan(run, path{''.join(f', v{i}' for i in range(plan.inputs))}):"]
-    for index, step in enumerate(plan.fused):
+    for index, step in enumerate(fused.steps):
         names[f"k{index}"] = step.function
         lines.append(f" {_call(step, index, names)}")
     lines.append(f" return ({''.join(f'{_operand(slot)}, ' for slot in plan.outputs)})")
@@ -126,6 +129,7 @@ class OpProfile:
         calls: how often it ran.
         seconds: of wall-clock time, graphs included.
         bytes: of its results, all calls together.
+        flops: arithmetic operations by the formulas of ``flops``, all calls together.
     """
 
     op: str
@@ -134,6 +138,7 @@ class OpProfile:
     calls: int = 0
     seconds: float = 0.0
     bytes: int = 0
+    flops: int = 0
 
 
 def size_of(value: Any) -> int:
@@ -208,7 +213,7 @@ class Observed:
         if self.bounded:
             self._check(step, run, sum(sizes))
         if self.profile is not None:
-            self._measure(step, seconds, sum(map(size_of, results)))
+            self._measure(step, seconds, operands, results)
         if self.hook is not None:
             with self._lock:
                 self.hook(step.op, operands, results)
@@ -222,8 +227,12 @@ class Observed:
         except BudgetError as error:
             raise failure(step, error, ()) from None
 
-    def _measure(self, step: Step, seconds: float, nbytes: int) -> None:
+    def _measure(self, step: Step, seconds: float, operands: Sequence[Any], results: Sequence[Any]) -> None:
         assert self.profile is not None
+        op = step.op
+        named = op.op_type if isinstance(op, OnnxOp) and op.domain in ("", "ai.onnx.preview") else ""
+        # Of an op with graphs, and of a call, the ops within count.
+        counted = 0 if step.graphs else flops(named, step.attributes, operands, results)
         with self._lock:
             found = self.profile.get(step)
             if found is None:
@@ -231,7 +240,8 @@ class Observed:
                 found = self.profile[step] = OpProfile(step.op.name, name, where(step.op))
             found.calls += 1
             found.seconds += seconds
-            found.bytes += nbytes
+            found.bytes += sum(map(size_of, results))
+            found.flops += counted
 
 
 # The ready queue
@@ -242,24 +252,26 @@ class _Dependencies:
     """The dataflow of a plan.
 
     Attributes:
-        steps: fused where nobody watches them.
+        steps, constants: fused where nobody watches each step.
         degrees: per step the number of steps that it waits for.
         successors: per step those that wait for it.
         readers: per slot how many steps read it; kept slots count one more.
     """
 
     steps: list[Step]
+    constants: dict[int, Any]
     degrees: list[int]
     successors: list[list[int]]
     readers: list[int]
 
 
-def _dependencies(plan: Plan, steps: list[Step]) -> _Dependencies:
+def _dependencies(plan: Plan, fused: Fused) -> _Dependencies:
+    steps, constants = fused.steps, fused.constants
     producer: dict[int, int] = {}
     degrees: list[int] = []
     successors: list[list[int]] = [[] for _ in steps]
     readers = [0] * plan.slots
-    for slot in (*range(plan.inputs), *plan.constants, *plan.outputs):
+    for slot in (*range(plan.inputs), *constants, *plan.outputs):
         if slot != ABSENT:
             readers[slot] += 1
     for index, step in enumerate(steps):
@@ -271,7 +283,7 @@ def _dependencies(plan: Plan, steps: list[Step]) -> _Dependencies:
         for slot in reads:
             readers[slot] += 1
         producer.update((slot, index) for slot in step.outputs if slot != ABSENT)
-    return _Dependencies(steps, degrees, successors, readers)
+    return _Dependencies(steps, constants, degrees, successors, readers)
 
 
 class ReadyQueue:
@@ -294,8 +306,8 @@ class ReadyQueue:
     def __call__(self, plan: Plan, run: Run, path: int, inputs: Sequence[Any]) -> tuple[Any, ...]:
         table = self._tables.get(plan)
         if table is None:
-            steps = plan.steps if self.nested.watches else fused_steps(plan)
-            table = self._tables[plan] = _dependencies(plan, steps)
+            fused = Fused(plan.steps, plan.constants) if self.nested.watches else fuse(plan)
+            table = self._tables[plan] = _dependencies(plan, fused)
         work = _Work(plan, table, self.nested, run, path, inputs)
         helpers = [self._pool.submit(work.serve) for _ in range(min(self.threads, len(table.steps)) - 1)]
         try:
@@ -316,7 +328,7 @@ class _Work:
         self, plan: Plan, table: _Dependencies, nested: Observed, run: Run, path: int, inputs: Sequence[Any]
     ) -> None:
         self.steps, self.nested, self.run, self.path = table.steps, nested, run, path
-        self.slots = plan.fresh_slots(inputs)
+        self.slots = plan.fresh_slots(inputs, table.constants)
         self.successors = table.successors
         self.degrees = list(table.degrees)
         self.readers = list(table.readers)

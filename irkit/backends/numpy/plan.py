@@ -30,7 +30,7 @@ from irkit.ir.names import name_of
 from irkit.ir.op import Random, TensorOp, is_absent
 from irkit.ir.types import Shape, tensor_info
 
-__all__ = ["ABSENT", "Graph", "Plan", "Planner", "Step", "captures"]
+__all__ = ["ABSENT", "Fused", "Graph", "Plan", "Planner", "Step", "captures"]
 
 ABSENT = -1
 """The slot of an operand that is not given, and of a result that nobody uses."""
@@ -88,6 +88,19 @@ class Step:
         return found
 
 
+@dataclass(slots=True, eq=False)
+class Fused:
+    """What is run of a plan when nobody watches each op; see ``fuse``.
+
+    Attributes:
+        steps: in order.
+        constants: those of the plan and what was computed of them, by slot.
+    """
+
+    steps: list[Step]
+    constants: dict[int, Any]
+
+
 OutputType = tuple[DType, "Shape | None"] | None
 
 
@@ -103,7 +116,7 @@ class Plan:
         outputs: slots, or ``ABSENT``.
         output_types: element type and shape per output; None where it is no tensor, or not known.
         draws: whether some op in it, or nested in it, draws random numbers.
-        fused: the steps of the straight-line form, runs of elementwise ones fused; made with ``code``.
+        fused: what the straight-line form runs; made with ``code``.
         code: the compiled straight-line form, made by the executor on first use.
     """
 
@@ -114,13 +127,17 @@ class Plan:
     outputs: tuple[int, ...]
     output_types: list[OutputType]
     draws: bool
-    fused: list[Step] = field(default_factory=list[Step])
+    fused: Fused | None = None
     code: Callable[..., tuple[Any, ...]] | None = None
 
-    def fresh_slots(self, inputs: Iterable[Any]) -> list[Any]:
-        """The slots at the start of a run."""
+    def fresh_slots(self, inputs: Iterable[Any], constants: Mapping[int, Any] | None = None) -> list[Any]:
+        """The slots at the start of a run.
+
+        Args:
+            constants: by slot; by default the plan's.
+        """
         slots: list[Any] = [None] * self.slots
-        for slot, value in self.constants.items():
+        for slot, value in (self.constants if constants is None else constants).items():
             slots[slot] = value
         slots[: self.inputs] = inputs
         return slots

@@ -177,6 +177,16 @@ def _cast_finite(op: TensorOp, operands: list[Facts]) -> bool:
     return source is not None and target is not None and (target.bits >= source.bits or not source.is_float)
 
 
+def _exp_finite(op: TensorOp, operands: list[Facts]) -> bool:
+    # Of logarithms of probabilities: at most 1.
+    source = op.operands[0]
+    if not isinstance(source, OpResult):
+        return False
+    return source.op.name == "onnx.LogSoftmax" or (
+        source.op.name == "onnx.SoftmaxCrossEntropyLoss" and source is not source.op.results[0]
+    )
+
+
 def _constant_fill(op: TensorOp, operands: list[Facts]) -> bool:
     value = op.attr("value")
     return value is None or bool(np.isfinite(np.asarray(value.data.array()).astype(np.float64)).all())
@@ -189,6 +199,8 @@ _EXCEPTIONS: dict[str, Callable[[TensorOp, list[Facts]], bool]] = {
     "ReduceLogSum": lambda op, facts: facts[0].positive,
     "Sqrt": lambda op, facts: facts[0].nonnegative,
     "Pow": _pow_finite,
+    "Exp": _exp_finite,
     "Cast": _cast_finite,
+    "CastLike": _cast_finite,
     "ConstantOfShape": _constant_fill,
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, cast
 
 import onnx
@@ -23,12 +24,12 @@ from irkit.errors import InferenceError
 from irkit.ir.attributes import from_attr
 from irkit.ir.constants import ConstantData, RefAttr
 from irkit.ir.op import is_absent
-from irkit.ir.types import unknown
+from irkit.ir.types import Dim, tensor, tensor_info, unknown
 
 if TYPE_CHECKING:
     from irkit.dialects.onnx.classes import OnnxOp
 
-__all__ = ["SHAPE_RULES", "Call", "infer_node", "infer_types", "shape_rule"]
+__all__ = ["REFINEMENTS", "SHAPE_RULES", "Call", "infer_node", "infer_types", "refinement", "shape_rule"]
 
 MAX_DATA = 1024
 
@@ -68,6 +69,22 @@ SHAPE_RULES: dict[tuple[str, str], Rule] = {}
 """(domain, op type) -> rule. A rule holds for every version of its op, or declines."""
 
 
+Refinement = Callable[[Call], "Sequence[Sequence[Dim] | None]"]
+
+REFINEMENTS: dict[str, Refinement] = {}
+"""Op type of ai.onnx -> what it knows of the shapes of results, tried where inference leaves a size open."""
+
+
+def refinement(*op_types: str) -> Callable[[Refinement], Refinement]:
+    """Declares the decorated function as what fills open sizes of these ops, per result a shape or None."""
+
+    def register(rule: Refinement) -> Refinement:
+        REFINEMENTS.update(dict.fromkeys(op_types, rule))
+        return rule
+
+    return register
+
+
 def shape_rule(*op_types: str, domain: str = "") -> Callable[[Rule], Rule]:
     """Declares the decorated function as the shape rule of these ops."""
 
@@ -104,6 +121,40 @@ def infer_types(
         InferenceError: if the operands' types or values don't fit the op.
     """
     _load_rules()
+    types = _infer_types(cls, operands, properties, regions, n_out, node)
+    refine = None if cls.domain else REFINEMENTS.get(cls.op_type)
+    if refine is None or not any(map(_is_open, types)):
+        return types
+    required = (name for name, attribute in cls.spec.attributes.items() if attribute.required)
+    if any(isinstance(attr, RefAttr) for attr in properties.values()) or not all(n in properties for n in required):
+        return types
+    shapes = refine(Call(cls, operands, properties, regions, len(types)))
+    return [_filled(t, shape) for t, shape in zip_longest(types, shapes[: len(types)])]
+
+
+def _is_open(value_type: Attribute) -> bool:
+    info = tensor_info(value_type)
+    return info is not None and (info.shape is None or None in info.shape)
+
+
+def _filled(value_type: Attribute, shape: Sequence[Dim] | None) -> Attribute:
+    """A type with sizes in the place of those that it leaves open."""
+    info = tensor_info(value_type)
+    if info is None or shape is None or (info.shape is not None and len(info.shape) != len(shape)):
+        return value_type
+    known = info.shape or (None,) * len(shape)
+    sizes = [new if old is None else old for old, new in zip(known, shape, strict=True)]
+    return tensor(info.dtype, [None if isinstance(d, int) and d < 0 else d for d in sizes])
+
+
+def _infer_types(
+    cls: type[OnnxOp],
+    operands: Sequence[SSAValue],
+    properties: Mapping[str, Attribute],
+    regions: Sequence[Region],
+    n_out: int,
+    node: Any,
+) -> list[Attribute]:
     rule = SHAPE_RULES.get((cls.domain, cls.op_type))
     if rule is not None:
         found = rule(Call(cls, operands, properties, regions, n_out))
@@ -114,10 +165,7 @@ def infer_types(
         return [unknown] * n_out
     if node is None:
         node = _node(cls, operands, properties, n_out)
-        names: Sequence[str] = node.input
-    else:
-        names = node.input
-    return infer_node(cls, node, zip(names, operands, strict=False), n_out)
+    return infer_node(cls, node, zip(node.input, operands, strict=False), n_out)
 
 
 def _node(cls: type[OnnxOp], operands: Sequence[SSAValue], properties: Mapping[str, Attribute], n_out: int) -> Any:
@@ -135,6 +183,12 @@ def infer_node(cls: type[OnnxOp], node: Any, inputs: Iterable[tuple[str, SSAValu
     Raises:
         InferenceError: with what it says.
     """
+    if "" in node.output:
+        # Results that are left out share this name, under which only the type of the last of them would be found.
+        names = [name or f"omitted/{index}" for index, name in enumerate(node.output)]
+        node = onnx.NodeProto.FromString(node.SerializeToString())
+        del node.output[:]
+        node.output.extend(names)
     types: dict[str, bytes] = {}
     data: dict[str, bytes] = {}
     for name, value in inputs:

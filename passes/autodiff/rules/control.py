@@ -30,6 +30,7 @@ from irkit.ir.types import SeqType, intern, tensor, tensor_info
 from irkit.passes.autodiff.registry import Gradients, Vjp, add_results, proven_zero, vjp, zero_value
 from irkit.passes.autodiff.rules.random import masked
 from irkit.passes.autodiff.transform import add_values, carries_gradient, differentiate, live_values, sweep
+from irkit.passes.types import refine
 
 proven_zero("If", "a condition", [0])
 proven_zero("Loop", "a trip count and a condition", [0, 1])
@@ -315,7 +316,10 @@ def loop(g: Vjp) -> Gradients:
             fetch = Builder.before(_after(back.ssa), b.ctx)
             fetch.location = inner.location
             take = fetch.SequenceAt if isinstance(kept.type, SeqType) else fetch.Gather
-            arg.replace_all_uses_with(take(kept, back).ssa)
+            taken = take(kept, back).ssa
+            # A sequence does not say the rank of what it holds.
+            refine(taken, arg.type)
+            arg.replace_all_uses_with(taken)
         for arg in [a for a in made.held.values() if isinstance(a, BlockArgument)]:
             inner.block.erase_arg(arg)
         sweep(inner.block, None, [])
@@ -433,6 +437,8 @@ def scan(g: Vjp) -> Gradients:
         given = {n + j: inner.wrap(arg) for j, arg in cts.items()}
         new, found = made.step(inner, carried, given, [scanned[j] for j in wanted])
         outputs = [(j, t) for j, t in zip(wanted, found, strict=True) if t is not None]
+        if not new and not outputs:
+            return [None] * (n + n_scan)
         own = [inner.Identity(t) if _outside(inner, t.ssa) else t for _, t in outputs]
         _yield(inner, [*new, *own])
         sweep(inner.block, None, [])

@@ -122,7 +122,7 @@ def col2im(g: Vjp) -> Tensor:
         strides=g.attr("strides") or [1] * rank,
         dilations=g.attr("dilations") or [1] * rank,
     )
-    return b.Reshape(images, g.shape_of(g.x(0)))
+    return g.reshape_like(images, g.x(0))
 
 
 @vjp("DeformConv")

@@ -133,7 +133,7 @@ def grid_sample(g: Vjp) -> Gradients:
         columns = [b.Squeeze(cut(b, points, [2], [rank - 1 - axis], [1]), [2]) for axis in range(rank)]
         taps = [_taps(g, v, n) for v, n in zip(columns, size, strict=True)]
         found = sampled(b, g, b.Reshape(x, [0, 0, -1]), taps, size)
-        return b.Reshape(found, g.shape_of(g.y()), allowzero=1)
+        return g.reshape_like(found, g.y())
 
     return through(g, forward, [g.x(0), g.x(1)])
 

@@ -122,7 +122,7 @@ def tensor_scatter(g: Vjp) -> Gradients:
         zeros = b.Expand(g.const(0), count)
         flat = g.i64([-1])
         found = b.ScatterElements(zeros, b.Reshape(source, flat), b.Reshape(g.ct, flat), reduction="add")
-        second = b.Reshape(b.Slice(found, g.i64([1]), count, g.i64([0])), g.shape_of(update), allowzero=1)
+        second = g.reshape_like(b.Slice(found, g.i64([1]), count, g.i64([0])), update)
     return first, second
 
 

@@ -25,6 +25,11 @@ def matmul(g: Vjp) -> Gradients:
             b.Mul(ct, y) if g.needs(0) else None,
             b.Mul(ct, x) if g.needs(1) else None,
         )
+    if g.rank(x) == 2 and g.rank(y) == 2:
+        return (
+            b.Gemm(ct, y, transB=1) if g.needs(0) else None,
+            b.Gemm(x, ct, transA=1) if g.needs(1) else None,
+        )
     # A vector stands for a matrix of one row (left) or one column (right).
     row, column = g.rank(x) == 1, g.rank(y) == 1
     left = b.Unsqueeze(x, g.i64([0])) if row else x
@@ -42,7 +47,7 @@ def matmul(g: Vjp) -> Gradients:
             # One product over all rows instead of a batch of them whose results are summed.
             rows = b.Reshape(left, b.Concat(g.i64([-1]), g.size(left, -1), axis=0))
             cts = b.Reshape(ct, b.Concat(g.i64([-1]), g.size(ct, -1), axis=0))
-            second = b.MatMul(_swapped(g, rows), cts)
+            second = b.Gemm(rows, cts, transA=1)
         else:
             second = g.unbroadcast_to(b.MatMul(_swapped(g, left), ct), right)
         second = b.Squeeze(second, g.i64([1])) if column else second

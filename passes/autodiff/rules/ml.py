@@ -53,4 +53,4 @@ def linear_regressor(g: Vjp) -> Tensor:
     targets = g.attr("targets") or 1
     weights = np.asarray(g.attr("coefficients"), np.float32).reshape(targets, -1)
     found = g.b.MatMul(g.ct, g.b.constant(weights))
-    return g.cast(g.b.Reshape(found, g.shape_of(g.x(0))), g.x(0))
+    return g.cast(g.reshape_like(found, g.x(0)), g.x(0))

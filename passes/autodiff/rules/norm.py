@@ -227,7 +227,7 @@ def lrn(g: Vjp) -> Tensor:
     def window(value: Tensor, low: int, high: int) -> Tensor:
         rows = b.Unsqueeze(b.Reshape(value, [0, 0, -1]), [1])
         total = b.AveragePool(rows, kernel_shape=[size, 1], pads=[low, 0, high, 0], count_include_pad=1)
-        return b.Reshape(b.Mul(total, g.const(float(size), value)), g.shape_of(value))
+        return g.reshape_like(b.Mul(total, g.const(float(size), value)), value)
 
     total = b.Add(b.Mul(window(b.Mul(x, x), before, after), g.const(share, x)), g.const(g.attr("bias"), x))
     factor = b.Pow(total, g.const(-beta, x))

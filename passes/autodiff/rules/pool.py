@@ -37,7 +37,7 @@ def _spread(g: Vjp, ct: Tensor, win: Windows) -> Tensor:
     """The sum, at each element of the operand, of what stands at the windows that hold it."""
     ones = g.b.Expand(g.const(1.0, ct), vector(g.b, [1, 1, *win.kernel]))
     images = transposed(g, reshape(g.b, ct, [-1, 1, *win.out]), ones, 1, win)
-    return g.b.Reshape(images, g.shape_of(g.x(0)), allowzero=1)
+    return g.reshape_like(images, g.x(0))
 
 
 @vjp("AveragePool")
@@ -80,7 +80,7 @@ def _scattered(g: Vjp, ct: Tensor, indices: Tensor, like: Tensor, *, once: bool)
         axis=0,
         reduction="none" if once else "add",
     )
-    return b.Reshape(flat, g.shape_of(like), allowzero=1)
+    return g.reshape_like(flat, like)
 
 
 @vjp("MaxPool")
@@ -91,8 +91,19 @@ def max_pool(g: Vjp) -> Tensor:
         _, indices = b.MaxPool(x, outputs=2, **{name: g.attr(name) for name in names})
     else:
         indices = g.y(1)
-    apart = [isinstance(e, int) and e <= s for e, s in zip(win.extent, win.strides, strict=True)]
-    return _scattered(g, g.ct, indices, x, once=all(apart))
+    once = all(isinstance(e, int) and e <= s for e, s in zip(win.extent, win.strides, strict=True))
+    if once and _is_unpooled_exactly(g, win):
+        pads = {"pads": [*win.begin, *win.end]} if any([*win.begin, *win.end]) else {}
+        return b.MaxUnpool(g.ct, indices, kernel_shape=win.kernel, strides=win.strides, **pads)
+    return _scattered(g, g.ct, indices, x, once=once)
+
+
+def _is_unpooled_exactly(g: Vjp, win: Windows) -> bool:
+    """Whether MaxUnpool by the same windows gives a tensor of the operand's shape. onnxruntime has it for float32."""
+    if not all(map(known, (win.size, win.out, win.begin, win.end))) or any(d > 1 for d in win.dilations):
+        return False
+    reached = [r - p - q for r, p, q in zip(win.reach, win.begin, win.end, strict=True)]
+    return reached == win.size and g.ct.dtype is not None and g.ct.dtype.name == "float32"
 
 
 def _of_norm(g: Vjp, p: int, ct: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -141,7 +152,7 @@ def global_max_pool(g: Vjp) -> Tensor:
     rows = b.Flatten(x, axis=2)
     place = b.ArgMax(rows, axis=1, keepdims=1)
     found = b.ScatterElements(g.zeros_like(rows), place, b.Flatten(g.ct, axis=2), axis=1)
-    return b.Reshape(found, g.shape_of(x), allowzero=1)
+    return g.reshape_like(found, x)
 
 
 @vjp("MaxUnpool")
@@ -161,7 +172,7 @@ def max_unpool(g: Vjp) -> Tensor:
         ]
         ct = padded(b, ct, axes, [0] * len(axes), end)
     found = b.Gather(b.Reshape(ct, [-1]), b.Reshape(g.x(1), [-1]))
-    return b.Reshape(found, g.shape_of(x), allowzero=1)
+    return g.reshape_like(found, x)
 
 
 # Regions of interest

@@ -55,7 +55,7 @@ def _gathered(g: Vjp, value: Tensor, scale: Tensor, axis: int, block: int) -> Te
     """The sum over the elements that share a scale."""
     rank = g.rank(value)
     if g.rank(scale) == 0 or (g.rank(scale) == 1 and scale.shape == (1,) and not block):
-        return g.b.Reshape(g.b.ReduceSum(value, keepdims=0), g.shape_of(scale))
+        return g.reshape_like(g.b.ReduceSum(value, keepdims=0), scale)
     if not block:
         return g.reduce_sum(value, [i for i in range(rank) if i != axis])
     b = g.b

@@ -61,10 +61,11 @@ def _known_count(g: Vjp) -> int | None:
     return int(np.prod([s for s in sizes if isinstance(s, int)])) if all(isinstance(s, int) for s in sizes) else None
 
 
-def inverse_count(g: Vjp, count: Tensor) -> Tensor:
-    """``1 / count`` in the cotangent's dtype; a count itself may not be a number of float16."""
-    wide = "float64" if g.ct.dtype is not None and g.ct.dtype.name == "float64" else "float32"
-    return g.cast(g.b.Reciprocal(g.cast(count, wide)), g.ct)
+def divided_by_count(g: Vjp, value: Tensor, count: Tensor) -> Tensor:
+    """A cotangent over a count, which itself may not be a number of float16."""
+    wide = "float64" if value.dtype is not None and value.dtype.name == "float64" else "float32"
+    count = g.cast(count, wide)
+    return g.b.Div(value, count) if value.dtype is count.dtype else g.b.Mul(value, g.cast(g.b.Reciprocal(count), value))
 
 
 def spread(g: Vjp, value: Tensor) -> Tensor:
@@ -84,7 +85,7 @@ def reduce_mean(g: Vjp) -> Tensor:
     known = _known_count(g)
     if known is not None:
         return spread(g, g.b.Mul(g.ct, g.const(1 / max(known, 1))))
-    return spread(g, g.b.Mul(g.ct, inverse_count(g, _count(g))))
+    return spread(g, divided_by_count(g, g.ct, _count(g)))
 
 
 @vjp("ReduceMax", "ReduceMin")
@@ -198,7 +199,7 @@ def reduce_prod(g: Vjp) -> Tensor:
         return g.ct
     b, x = g.b, g.x(0)
     if _all_axes(g):
-        return b.Mul(b.Reshape(_others(g, b.Reshape(x, g.i64([-1])), 0), g.shape_of(x)), g.ct)
+        return b.Mul(g.reshape_like(_others(g, b.Reshape(x, g.i64([-1])), 0), x), g.ct)
     rank = g.rank(x)
     axes = _fixed_axes(g)
     if len(axes) == 1:
@@ -207,9 +208,7 @@ def reduce_prod(g: Vjp) -> Tensor:
     order = [i for i in range(rank) if i not in axes] + axes
     moved = b.Transpose(x, perm=order)
     sizes = b.Concat(b.Gather(g.shape_of(x), g.i64(order[: rank - len(axes)])), g.count(x, axes), axis=0)
-    others = b.Reshape(
-        _others(g, b.Reshape(moved, sizes, allowzero=1), rank - len(axes)), g.shape_of(moved), allowzero=1
-    )
+    others = g.reshape_like(_others(g, b.Reshape(moved, sizes, allowzero=1), rank - len(axes)), moved)
     return b.Mul(b.Transpose(others, perm=[order.index(i) for i in range(rank)]), _unreduced(g, g.ct))
 
 

@@ -26,9 +26,7 @@ def identity(g: Vjp) -> Gradients:
 
 @vjp("Reshape", "Flatten", "Squeeze", "Unsqueeze")
 def reshape(g: Vjp) -> Tensor:
-    known = g.static_shape(g.x(0))
-    zero = known is not None and 0 in known
-    return g.b.Reshape(g.ct, g.shape_of(g.x(0)), allowzero=1 if known is None or zero else None)
+    return g.reshape_like(g.ct, g.x(0))
 
 
 @vjp("Transpose")
@@ -69,7 +67,7 @@ def split(g: Vjp) -> Tensor:
 
 def places(g: Vjp, x: Tensor) -> Tensor:
     """For each element of a tensor its place in the flattened tensor."""
-    return g.b.Reshape(g.b.Range(g.i64(0), g.b.Size(x), g.i64(1)), g.shape_of(x), allowzero=1)
+    return g.reshape_like(g.b.Range(g.i64(0), g.b.Size(x), g.i64(1)), x)
 
 
 def put_back(g: Vjp, x: Tensor, source: Tensor, ct: Tensor) -> Tensor:
@@ -77,7 +75,7 @@ def put_back(g: Vjp, x: Tensor, source: Tensor, ct: Tensor) -> Tensor:
     b, flat = g.b, g.i64([-1])
     zeros = b.Expand(g.const(0, ct), g.count(x))
     found = b.ScatterElements(zeros, b.Reshape(source, flat), b.Reshape(ct, flat), reduction="add")
-    return b.Reshape(found, g.shape_of(x), allowzero=1)
+    return g.reshape_like(found, x)
 
 
 def copies(g: Vjp, copy: Callable[[Tensor], Tensor]) -> Tensor:
@@ -141,7 +139,7 @@ def pad(g: Vjp) -> Gradients:
     if g.x(2) is None or not g.needs(2):
         return (inside,)
     outside = b.Sub(b.ReduceSum(g.ct, keepdims=0), b.ReduceSum(inside, keepdims=0))
-    return inside, None, b.Reshape(outside, g.shape_of(g.x(2)))
+    return inside, None, g.reshape_like(outside, g.x(2))
 
 
 @vjp("DepthToSpace")
@@ -164,7 +162,7 @@ def _to_depth(g: Vjp, mode: str) -> Tensor:
     channels = g.size(g.y(), 1)
     block = g.i64([size])
     apart = b.Reshape(g.ct, b.Concat(g.size(x, 0), channels, height, block, width, block, axis=0))
-    return b.Reshape(b.Transpose(apart, perm=[0, 1, 3, 5, 2, 4]), g.shape_of(x))
+    return g.reshape_like(b.Transpose(apart, perm=[0, 1, 3, 5, 2, 4]), x)
 
 
 @vjp("ReverseSequence")

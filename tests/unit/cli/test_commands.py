@@ -167,7 +167,8 @@ def test_opt_json(model: Path, capsys: Captured) -> None:
     assert list(found) == ["pipeline", "passes"]
     assert found["pipeline"] == "O1"
     assert [entry["name"] for entry in found["passes"]] == ["canonicalize", "cse", "dce"]
-    keys = ["name", "changed", "ops_before", "ops_after", "seconds", "notes", "unchecked"]
+    facts = ["name", "changed", "ops_before", "ops_after", "seconds"]
+    keys = [*facts, "notes", "unchecked", "rewrites", "memory", "failed"]
     assert all(list(entry) == keys for entry in found["passes"])
 
 

@@ -154,3 +154,11 @@ def test_other_domains_by_their_full_name() -> None:
     x = b.input("x", "float32", [2, 3])
     y = b.op("onnx.ml.Scaler", x, offset=[1.0], scale=[2.0])
     assert shape_of(y.type) == (2, 3)
+
+
+def test_a_builder_makes_one_module() -> None:
+    b = ik.Builder()
+    b.output(b.input("x", "float32", [2]), "y")
+    b.module()
+    with pytest.raises(IrkitError, match="made its module already"):
+        b.module()

@@ -96,6 +96,9 @@ def test_loop_scan_outputs_of_no_iteration():
 
     with pytest.raises(KernelError, match="not known"):
         call("Loop", np.array(0), None, body=body, n_out=2)
+    body.output_types = [(dtype("bool"), ()), (dtype("int8"), ("n", 3)), (dtype("string"), None)]
+    numbers, _ = call("Loop", np.array(0), None, body=body, n_out=2)
+    assert numbers.shape == (0, 0, 3)
     body.output_types = [(dtype("bool"), ()), (dtype("int8"), (None, 3)), (dtype("string"), None)]
     numbers, strings = call("Loop", np.array(0), None, body=body, n_out=2)
     assert (numbers.shape, numbers.dtype) == ((0, 0, 3), np.int8)

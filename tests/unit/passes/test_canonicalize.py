@@ -33,6 +33,10 @@ def f32(*values: float) -> np.ndarray:
     return np.array(values, np.float32)
 
 
+def total(b: ik.Builder, x: ik.Tensor) -> ik.Tensor:
+    return b.ReduceSum(x, keepdims=0)
+
+
 # (rule, input, graph, op types left besides constants)
 FIRES: list[tuple[str, tuple[Any, ...], Make, Sequence[str]]] = [
     ("neutral-operand", X, lambda b, x: x * 1, []),
@@ -74,6 +78,8 @@ FIRES: list[tuple[str, tuple[Any, ...], Make, Sequence[str]]] = [
     ("reshape-to-own-shape", X, lambda b, x: b.Expand(x, ints(1, 3)), []),
     ("double-reshape", N, lambda b, x: b.Reshape(b.Reshape(x, ints(3, -1)), ints(-1)), ["Reshape"]),
     ("double-reshape", N, lambda b, x: b.Reshape(b.Unsqueeze(x, ints(0)), ints(-1)), ["Reshape"]),
+    ("reshape-back", N, lambda b, x: b.Reshape(b.Reshape(x, ints(3, -1)), b.Shape(x)), []),
+    ("reshape-back", ("x", "float32", ["N", 12]), lambda b, x: b.Flatten(b.Reshape(x, ints(-1, 3, 4))), []),
     ("flatten-of-matrix", ("x", "float32", [None, None]), lambda b, x: b.Flatten(x, axis=-1), []),
     ("squeeze-of-unsqueeze", U, lambda b, x: b.Squeeze(b.Unsqueeze(x, ints(0, 2)), ints(2, 0)), []),
     ("squeeze-of-unsqueeze", N, lambda b, x: b.Squeeze(b.Unsqueeze(x, ints(-1)), ints(2)), []),
@@ -96,7 +102,27 @@ FIRES: list[tuple[str, tuple[Any, ...], Make, Sequence[str]]] = [
         ["Neg"],
     ),
     ("loop-of-no-trips", X, lambda b, x: b.Loop(ints(0), None, x, body=lambda b, i, c, s: (c, b.Neg(s))), []),
+    ("loop-of-one-trip", X, lambda b, x: b.Loop(ints(1), None, x, body=lambda b, i, c, s: (c, b.Neg(s))), ["Neg"]),
+    (
+        "loop-of-one-trip",
+        X,
+        lambda b, x: b.Loop(ints(1), np.array(True), x, body=lambda b, i, c, s: (b.Not(c), s, b.Neg(s)))[1],
+        ["Neg", "Unsqueeze"],
+    ),
     ("loop-of-no-trips", X, lambda b, x: b.Loop(None, np.array(False), x, body=lambda b, i, c, s: (c, b.Neg(s))), []),
+    ("expand-into-broadcast", N, lambda b, x: b.Mul(b.Expand(total(b, x), b.Shape(x)), x), ["ReduceSum", "Mul"]),
+    (
+        "expand-into-broadcast",
+        N,
+        lambda b, x: b.Sub(x, b.Unsqueeze(b.Expand(total(b, x), b.Shape(x, end=1)), ints(1))),
+        ["ReduceSum", "Sub"],
+    ),
+    (
+        "elementwise-of-expands",
+        X,
+        lambda b, x: b.Mul(b.Neg(b.Expand(x, ints(4, 2, 3))), 2.0),
+        ["Neg", "Mul", "Expand"],
+    ),
 ]
 
 STAYS: list[tuple[str, tuple[Any, ...], Make]] = [
@@ -135,6 +161,13 @@ STAYS: list[tuple[str, tuple[Any, ...], Make]] = [
     ("a reversed slice", X, lambda b, x: b.Slice(x, ints(-1), ints(-(2**62)), ints(0), ints(-1))),
     ("an end that may be too near", U, lambda b, x: b.Slice(x, ints(0), ints(2), ints(0))),
     ("a reduction over all axes", X, lambda b, x: b.ReduceSum(x)),
+    ("an expand that gives the shape", X, lambda b, x: b.Add(b.Expand(x, ints(4, 2, 3)), x)),
+    ("an expand to unknown sizes", ("x", "float32", [None, 3]), lambda b, x: b.Mul(b.Expand(f32(1), b.Shape(x)), x)),
+    (
+        "a row that is moved",
+        ("x", "float32", [1, 3]),
+        lambda b, x: b.Mul(b.Transpose(b.Expand(x, ints(4, 3))), np.full((3, 4), 2, np.float32)),
+    ),
 ]
 
 

@@ -6,6 +6,7 @@ passes go through the same check, which must really have compared something.
 
 from __future__ import annotations
 
+import inspect
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,15 +17,19 @@ import pytest
 
 import irkit as ik
 from irkit.dialects.onnx import OnnxOp
+from irkit.dialects.onnx.sizes import _RULES as SIZE_RULES
+from irkit.dialects.onnx.sizes import Held, SizeValues
 from irkit.errors import CheckError
 from irkit.ir.constants import ConstantData, constant
 from irkit.ir.types import shape_of
-from irkit.passes import constant_fold, cse, dce, infer_shapes, optimize
+from irkit.passes import constant_fold, cse, dce, fusion, hoist, infer_shapes, inline, optimize
 from irkit.passes.canonicalize import control, elementwise
 from irkit.passes.canonicalize.rules import RULES, Rule, load_all
 from irkit.passes.effects import Effects
+from irkit.passes.fusion import conv, norm, transpose
 from irkit.passes.rewrite import Rewriter
-from irkit.passes.shape_values import _RULES as SHAPE_RULES
+from irkit.passes.rules import Rewrite, match, near
+from irkit.passes.rules import Rule as PatternRule
 from irkit.verify import Report, compare
 
 Patch = pytest.MonkeyPatch
@@ -38,8 +43,9 @@ class Mutant:
     name: str
     culprit: str
     plant: Callable[[Patch], None]
-    build: Build
+    build: Build | Callable[[], ik.Module]
     pipeline: str = ""
+    target: int | None = None
 
 
 def ints(*values: int) -> np.ndarray:
@@ -126,12 +132,12 @@ def a_flattened_batch(b: ik.Builder) -> ik.Tensor:
 
 
 def takes_symbols_for_one(patch: Patch) -> None:
-    def wrong(self: Any, op: OnnxOp) -> object:
+    def wrong(known: SizeValues, op: OnnxOp, index: int) -> Held:
         dims = shape_of(op.operands[0].type)
         assert dims is not None
-        return tuple(d if isinstance(d, int) else 1 for d in dims)
+        return Held(tuple(d if isinstance(d, int) else 1 for d in dims))
 
-    patch.setitem(SHAPE_RULES, "Shape", wrong)
+    patch.setitem(SIZE_RULES, "Shape", wrong)
 
 
 def a_remainder(b: ik.Builder) -> ik.Tensor:
@@ -286,6 +292,200 @@ def believes_the_first_iteration(patch: Patch) -> None:
     patch.setattr(infer_shapes, "join", lambda a, b: a)
 
 
+# Rules and fusions
+
+
+def only_fusion(patch: Patch, *rules: Rewrite) -> None:
+    patch.setattr(fusion, "all_rules", lambda: rules)
+
+
+def a_gelu(b: ik.Builder) -> ik.Tensor:
+    x = b.input("x", "float32", ["N", 4])
+    return x * (b.Erf(x / np.float32(2**0.5)) + 1) * 0.5
+
+
+def takes_one_gelu_for_the_other(patch: Patch) -> None:
+    def wrong(b: Any, x: Any) -> Any:
+        return b.Gelu(x, approximate="tanh")
+
+    only_fusion(patch, PatternRule("gelu", lambda b, x: x * (b.Erf(x / near(2**0.5)) + 1) * 0.5, wrong))
+
+
+def a_gelu_of_another_width(b: ik.Builder) -> ik.Tensor:
+    x = b.input("x", "float32", ["N", 4])
+    return x * (b.Erf(x / np.float32(1.5)) + 1) * 0.5
+
+
+def takes_any_number_for_near(patch: Patch) -> None:
+    patch.setattr(match, "ROUNDINGS", 1 << 22)
+
+
+def statistics(b: ik.Builder, count: int) -> list[ik.Tensor]:
+    rng = np.random.default_rng(0)
+    return [b.initializer(0.01 + np.abs(rng.standard_normal(count, np.float32)), f"s{i}") for i in range(4)]
+
+
+def a_normalized_conv(b: ik.Builder) -> ik.Tensor:
+    x = b.input("x", "float32", ["N", 2, 5])
+    w = b.initializer(np.random.default_rng(1).standard_normal((4, 2, 3), np.float32), "w")
+    return b.BatchNormalization(b.Conv(x, w), *statistics(b, 4), epsilon=0.5)
+
+
+def forgets_epsilon(patch: Patch) -> None:
+    right = conv._normalization
+    patch.setattr(conv, "_normalization", lambda b, like, given, epsilon: right(b, like, given, 0.0))
+
+
+def scales_by_the_variance(patch: Patch) -> None:
+    right = conv._normalization
+
+    def wrong(b: Any, like: Any, given: Any, epsilon: float) -> Any:
+        scale, bias, mean, var = given
+        return right(b, like, (scale, bias, var, mean), epsilon)
+
+    patch.setattr(conv, "_normalization", wrong)
+
+
+def a_grouped_transpose(b: ik.Builder) -> ik.Tensor:
+    x = b.input("x", "float32", ["N", 4, 5])
+    w = b.initializer(np.random.default_rng(1).standard_normal((4, 2, 3), np.float32), "w")
+    return b.BatchNormalization(b.ConvTranspose(x, w, group=2), *statistics(b, 4))
+
+
+def forgets_groups(patch: Patch) -> None:
+    right = conv.conv_transpose_of_normalized
+
+    def wrong(
+        b: Any, x: Any, w: Any, c: Any, scale: Any, bias: Any, mean: Any, var: Any, attrs: Any, epsilon: Any
+    ) -> Any:
+        order = np.array([2, 3, 0, 1])
+        scale = b.Gather(scale, order)
+        return right(b, x, w, c, scale, bias, mean, var, attrs, epsilon)
+
+    only_fusion(patch, PatternRule("wrong", conv.conv_transpose_batch_norm, wrong))
+
+
+def a_layer_norm_with_a_wide_scale(b: ik.Builder) -> ik.Tensor:
+    x, gamma = b.input("x", "float32", [3, 4, 4]), b.input("gamma", "float32", [4, 1])
+    d = x - b.ReduceMean(x, ints(-1))
+    return d / b.Sqrt(b.ReduceMean(d * d, ints(-1)) + 1e-5) * gamma
+
+
+def ignores_the_shape_of_gamma(patch: Patch) -> None:
+    def wrong(b: Any, x: Any, axes: Any, eps: Any, gamma: Any) -> Any:
+        return b.LayerNormalization(x, b.Reshape(gamma, ints(4)), axis=-1, epsilon=1e-5)
+
+    only_fusion(
+        patch, PatternRule("wrong", norm._layer_norm_without_beta(norm.square_by_product, norm.over_root), wrong)
+    )
+
+
+def a_padded_conv(b: ik.Builder) -> ik.Tensor:
+    x = b.input("x", "float32", ["N", 2, 5])
+    w = b.initializer(np.random.default_rng(1).standard_normal((4, 2, 3), np.float32), "w")
+    return b.Conv(b.Pad(x, ints(0, 0, 2, 0, 0, 0), np.float32(3.0)), w)
+
+
+def ignores_what_is_filled_in(patch: Patch) -> None:
+    patch.setattr(conv, "_filled_with", lambda fill, number: True)
+
+
+def a_conv_padded_on_one_side(b: ik.Builder) -> ik.Tensor:
+    x = b.input("x", "float32", ["N", 2, 5])
+    w = b.initializer(np.random.default_rng(1).standard_normal((4, 2, 3), np.float32), "w")
+    return b.Conv(b.Pad(x, ints(0, 0, 2, 0, 0, 0)), w)
+
+
+def pads_the_other_side(patch: Patch) -> None:
+    right = conv._joined
+    patch.setattr(conv, "_joined", lambda attrs, pads, rank: right(attrs, pads, rank)[::-1])
+
+
+def two_images(b: ik.Builder) -> ik.Tensor:
+    x, y = b.input("x", "float32", [3, 3, 3]), b.input("y", "float32", [3, 3, 3])
+    return b.Transpose(x, perm=[1, 2, 0]) - b.Transpose(y, perm=[2, 0, 1])
+
+
+def takes_any_permutations_for_one(patch: Patch) -> None:
+    right = transpose.perm_of
+    patch.setattr(transpose, "perm_of", lambda value: right(value) and (1, 2, 0))
+
+
+def a_loss_along_the_other_axis(b: ik.Builder) -> ik.Tensor:
+    x = b.input("x", "float32", [3, 3])
+    return b.NegativeLogLikelihoodLoss(b.LogSoftmax(x, axis=0), ints(0, 2, 1))
+
+
+def ignores_attributes_of_patterns(patch: Patch) -> None:
+    patch.setattr(match, "_fits_attributes", lambda node, op: True)
+
+
+def a_quotient_the_other_way(b: ik.Builder) -> ik.Tensor:
+    x = b.input("x", "float32", [4])
+    return b.Div(b.Exp(-x) + 1, np.float32(1))
+
+
+def swaps_operands_of_any_pattern(patch: Patch) -> None:
+    rule = PatternRule("sigmoid", lambda b, x: 1 / (b.Exp(-x) + 1), lambda b, x: b.Sigmoid(x))
+    for node in rule.traced.nodes:
+        node.is_commutative = len(node.operands) == 2
+    only_fusion(patch, rule)
+
+
+# Loops and functions
+
+
+def a_loop_that_draws(b: ik.Builder) -> ik.Tensor:
+    x = b.input("x", "float32", [4])
+    return b.Loop(ints(3)[0], None, x, body=lambda b, i, c, s: (c, s + b.RandomNormalLike(x)))
+
+
+def hoists_draws(patch: Patch) -> None:
+    patch.setattr(Effects, "mergeable", Effects.droppable)
+    patch.setattr(hoist, "_cannot_fail", lambda op: True)
+
+
+def a_loop_of_powers(b: ik.Builder) -> ik.Tensor:
+    x = b.input("x", "float32", [4])
+    return b.Loop(ints(3)[0], None, x, body=lambda b, i, c, s: (c, b.Exp(-s)))
+
+
+def hoists_what_is_carried(patch: Patch) -> None:
+    def wrong(body: Any, loop: Any, rewriter: Any, effects: Any) -> bool:
+        (op,) = (op for op in body.ops if op.name == "onnx.Neg")
+        op.operands[0] = loop.operands[2]
+        hoist._move(op, loop, loop.parent)
+        return True
+
+    patch.setattr(hoist, "_body", wrong)
+
+
+def runs_a_loop_once(patch: Patch) -> None:
+    def wrong(op: OnnxOp, rw: Rewriter) -> bool:
+        rw.replace(op, list(op.operands)[2:])
+        return True
+
+    only_rule(patch, "onnx.Loop", wrong)
+
+
+def called_with_two_slopes() -> ik.Module:
+    from tests.corpus.build import from_text
+
+    text = """g (float[N, 3] x) => (float[N, 3] y) { a = local.F <alpha = 0.5> (x)  y = local.F (a) }
+    <domain: "local", opset_import: ["" : 21]>
+    F <alpha: float = 0.25> (v) => (r) { r = Elu <alpha: float = @alpha> (v) }"""
+    return ik.load(from_text(text, imports={"local": 1}))
+
+
+def gives_every_call_the_defaults(patch: Patch) -> None:
+    right = inline._resolve
+
+    def wrong(op: Any, given: Any) -> None:
+        right(op, {})
+
+    patch.setattr(inline, "_resolve", wrong)
+
+
 MUTANTS = [
     Mutant("CSE merges random draws", "cse", merges_draws, two_draws),
     Mutant("CSE ignores attributes", "cse", ignores_attributes, two_axes),
@@ -312,13 +512,34 @@ MUTANTS = [
         a_growing_loop_of_sizes,
         "infer-shapes,constant-fold",
     ),
+    Mutant("one Gelu is taken for the other", "fuse", takes_one_gelu_for_the_other, a_gelu, target=20),
+    Mutant("any number is near", "fuse", takes_any_number_for_near, a_gelu_of_another_width, target=20),
+    Mutant("BatchNormalization loses its epsilon", "fold-batch-norm", forgets_epsilon, a_normalized_conv),
+    Mutant("mean and variance are swapped", "fold-batch-norm", scales_by_the_variance, a_normalized_conv),
+    Mutant("ConvTranspose's groups are mixed up", "fuse", forgets_groups, a_grouped_transpose),
+    Mutant("the shape of gamma is ignored", "fuse", ignores_the_shape_of_gamma, a_layer_norm_with_a_wide_scale),
+    Mutant("what Pad fills in is ignored", "fuse", ignores_what_is_filled_in, a_padded_conv),
+    Mutant("the other side is padded", "fuse", pads_the_other_side, a_conv_padded_on_one_side),
+    Mutant("any permutations are one", "fuse", takes_any_permutations_for_one, two_images),
+    Mutant("patterns ignore attributes", "fuse", ignores_attributes_of_patterns, a_loss_along_the_other_axis),
+    Mutant("patterns swap operands of Div", "fuse", swaps_operands_of_any_pattern, a_quotient_the_other_way),
+    Mutant("a draw leaves its loop", "hoist", hoists_draws, a_loop_that_draws),
+    Mutant("what is carried leaves its loop", "hoist", hoists_what_is_carried, a_loop_of_powers),
+    Mutant("a loop is not run", "canonicalize", runs_a_loop_once, a_loop_of_powers),
+    Mutant("every call gets the defaults", "inline", gives_every_call_the_defaults, called_with_two_slopes),
 ]
 
 
 def module_of(mutant: Mutant) -> ik.Module:
+    if not inspect.signature(mutant.build).parameters:
+        return mutant.build()  # type: ignore[call-arg, return-value]
     b = ik.Builder()
-    b.output(mutant.build(b), "y")
+    b.output(mutant.build(b), "y")  # type: ignore[call-arg, arg-type]
     return b.module()
+
+
+def test_there_are_thirty_of_them() -> None:
+    assert len(MUTANTS) >= 30
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.name)
@@ -327,14 +548,26 @@ def test_a_mutant_is_caught(mutant: Mutant, monkeypatch: Patch) -> None:
     before = module.clone()
     mutant.plant(monkeypatch)
     with pytest.raises(CheckError, match=f"pass '{mutant.culprit}' changed what the module computes"):
-        optimize(module, mutant.pipeline or mutant.culprit, check="each", stream=io.StringIO())
+        optimize(
+            module,
+            mutant.pipeline or mutant.culprit,
+            check="each",
+            stream=io.StringIO(),
+            target_opset=mutant.target,
+        )
     assert module == before
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.name)
 def test_the_right_pass_goes_through_the_same_check(mutant: Mutant) -> None:
     module = module_of(mutant)
-    made = optimize(module, mutant.pipeline or mutant.culprit, check="each", stream=io.StringIO())
+    made = optimize(
+        module,
+        mutant.pipeline or mutant.culprit,
+        check="each",
+        stream=io.StringIO(),
+        target_opset=mutant.target,
+    )
     report: Report = compare(module, made)
     assert report.equal, report.text()
     assert report.compared >= 3, report.text()

@@ -240,7 +240,7 @@ def test_every_pass_declares_itself() -> None:
         assert issubclass(cls, Pass)
         assert cls.name == f"onnx-{name}"
         assert cls.__doc__
-        assert cls.keeps <= {"types", "gradients"}
+        assert cls.keeps <= {"types", "signature", "gradients"}
         assert cls.requires <= {"types"}
 
 

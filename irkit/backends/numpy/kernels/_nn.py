@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from math import prod
 from typing import Any, Protocol
 
@@ -16,6 +17,7 @@ __all__ = [
     "OUT_OF_PROPORTION",
     "Budget",
     "Window",
+    "ask_for",
     "broadcastable_to",
     "explicit_pads",
     "integers",
@@ -31,7 +33,7 @@ __all__ = [
 ]
 
 OUT_OF_PROPORTION = 16
-"""A padded input this many times the size of the input itself is asked of the budget."""
+"""What is this many times the size of the input is asked of the budget."""
 
 
 class Budget(Protocol):
@@ -102,18 +104,18 @@ class Window:
     end: tuple[int, ...]
     out: tuple[int, ...]
 
-    @property
+    @cached_property
     def extent(self) -> tuple[int, ...]:
         """How far each window reaches: ``(kernel - 1) * dilation + 1``."""
         return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
 
-    @property
+    @cached_property
     def reach(self) -> tuple[int, ...]:
         """The length of padded input that all windows together touch (0 where there are none)."""
         steps = zip(self.out, self.strides, self.extent, strict=True)
         return tuple((o - 1) * s + e if o else 0 for o, s, e in steps)
 
-    @property
+    @cached_property
     def padded(self) -> bool:
         """Whether some window reaches outside the input."""
         return any(self.begin) or any(r > n for r, n in zip(self.reach, self.size, strict=True))
@@ -156,6 +158,20 @@ def plan_window(
 
     With ``ceil_mode`` a last window may hang over the end, unless it would start in the padding at the end.
     """
+    lists = (None if v is None else tuple(v) for v in (kernel, strides, dilations, pads))
+    return _plan_window(tuple(size), *lists, auto_pad, ceil_mode)
+
+
+@lru_cache(1024)
+def _plan_window(
+    size: tuple[int, ...],
+    kernel: Sequence[int] | None,
+    strides: Sequence[int] | None,
+    dilations: Sequence[int] | None,
+    pads: Sequence[int] | None,
+    auto_pad: str,
+    ceil_mode: bool,
+) -> Window:
     rank = len(size)
     kernel = spatial_attribute("kernel_shape", kernel, rank)
     strides = spatial_attribute("strides", strides, rank)
@@ -184,7 +200,13 @@ def plan_window(
         out.append(positions)
     if same:
         begin, end = tuple(b for b, _ in same), tuple(e for _, e in same)
-    return Window(tuple(size), kernel, strides, dilations, begin, end, tuple(out))
+    return Window(size, kernel, strides, dilations, begin, end, tuple(out))
+
+
+def ask_for(shape: Sequence[int], x: np.ndarray, budget: Budget) -> None:
+    """Asks the budget for an array of this shape, where that is out of proportion to the input x."""
+    if prod(shape) > OUT_OF_PROPORTION * max(x.size, 1 << 16):
+        budget.allocate(prod(shape) * x.itemsize)
 
 
 def pad_spatial(x: np.ndarray, window: Window, fill: object, budget: Budget) -> np.ndarray:
@@ -193,8 +215,7 @@ def pad_spatial(x: np.ndarray, window: Window, fill: object, budget: Budget) -> 
     if not window.padded:
         return x[(slice(None), slice(None), *(slice(0, r) for r in reach))]
     shape = (*x.shape[:2], *reach)
-    if prod(shape) > OUT_OF_PROPORTION * max(x.size, 1 << 16):
-        budget.allocate(prod(shape) * x.itemsize)
+    ask_for(shape, x, budget)
     result = np.full(shape, fill, x.dtype)
     source = tuple(slice(0, max(0, min(n, r - b))) for n, r, b in zip(window.size, reach, window.begin, strict=True))
     target = tuple(slice(b, b + s.stop) for b, s in zip(window.begin, source, strict=True))

@@ -126,7 +126,11 @@ def mish(x: np.ndarray) -> np.ndarray:
 
 def gelu_erf(x: np.ndarray) -> np.ndarray:
     """``0.5 x (1 + erf(x / sqrt 2))``."""
-    return 0.5 * x * (1 + erf(np.asarray(x * math.sqrt(0.5))))
+    result = erf(np.multiply(x, math.sqrt(0.5), out=np.empty_like(x)))
+    result += 1
+    result *= x
+    result *= 0.5
+    return result
 
 
 def gelu_tanh(x: np.ndarray) -> np.ndarray:

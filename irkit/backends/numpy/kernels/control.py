@@ -40,7 +40,7 @@ def _stack(values: list[Array], axis: int, reverse: bool, body: Body, position: 
         if types is None or types[position] is None:
             raise KernelError(f"no iteration ran, and the type of the body's output {position} is not known")
         dtype, shape = types[position]
-        dims = [dim or 0 for dim in shape or ()]
+        dims = [dim if isinstance(dim, int) else 0 for dim in shape or ()]
         dims.insert(normalize_axis(axis, len(dims) + 1), 0)
         return np.empty(dims, dtype=dtype.numpy)
     first = values[0]

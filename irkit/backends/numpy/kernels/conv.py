@@ -1,8 +1,6 @@
 """Convolutions: Conv, ConvTranspose, ConvInteger, QLinearConv, DeformConv, Col2Im, CausalConvWithState.
 
-All take any number of spatial axes. ``_convolve`` picks between two ways: a kernel of one element is one GEMM on the
-input as it lies; anything else copies its windows to columns (im2col) tile by tile and multiplies each tile straight
-into the output, group by group. Depthwise convolutions too: NumPy's loops over the rows of shifted planes are slower.
+All take any number of spatial axes; ``_convolve.py`` says how they are computed.
 
 Conventions: integer convolutions are computed exactly in float64 (every sum stays far below 2**53) and wrap to int32
 at the end, as the spec allows. QLinearConv quantizes as QuantizeLinear does, ``saturate(round(x / y_scale) + zero)``,
@@ -16,16 +14,15 @@ from itertools import product
 from math import prod
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from irkit.backends.numpy.kernels._common import widen
+from irkit.backends.numpy.kernels._convolve import check_bias, conv_window, convolve
 from irkit.backends.numpy.kernels._nn import (
     OUT_OF_PROPORTION,
     Budget,
     Window,
     explicit_pads,
     integers,
-    pad_spatial,
     per_channel,
     plan_window,
     require,
@@ -37,84 +34,7 @@ from irkit.backends.numpy.registry import kernel
 
 __all__: list[str] = []
 
-COLUMN_BYTES = 2 << 20
-"""Size of the buffer of columns of one tile: it should stay in the cache between the copy and the GEMM."""
-
 Ints = Sequence[int] | None
-
-
-def _conv_window(
-    x: np.ndarray, w: np.ndarray, group: int, pads: Ints, auto_pad: str, strides: Ints, dilations: Ints, kernel: Ints
-) -> Window:
-    """Checks the shapes of a convolution's input and filter and plans its windows."""
-    require(x.ndim >= 3, f"X of shape {x.shape} must have a batch, a channel and at least one spatial axis")
-    require(w.ndim == x.ndim, f"W of shape {w.shape} must have the rank of X of shape {x.shape}")
-    require(group >= 1, f"group {group} must be positive")
-    require(
-        x.shape[1] == w.shape[1] * group and w.shape[0] % group == 0,
-        f"X of shape {x.shape} and W of shape {w.shape} do not fit group {group}: "
-        "X.shape[1] must be W.shape[1] * group, and group must divide W.shape[0]",
-    )
-    require(not kernel or tuple(kernel) == w.shape[2:], f"kernel_shape {kernel} is not that of W, {w.shape[2:]}")
-    return plan_window(x.shape[2:], w.shape[2:], strides, dilations, pads, auto_pad)
-
-
-def _check_bias(b: np.ndarray | None, channels: int) -> None:
-    require(b is None or b.shape == (channels,), f"B must have shape ({channels},), found {b is not None and b.shape}")
-
-
-def _convolve(
-    x: np.ndarray, w: np.ndarray, b: np.ndarray | None, group: int, window: Window, budget: Budget
-) -> np.ndarray:
-    """The convolution of x (N, C, *size) with w (M, C/group, *kernel), both float32 or float64."""
-    y = np.empty((x.shape[0], w.shape[0], *window.out), x.dtype)
-    if y.size == 0 or x.shape[1] == 0:
-        y[...] = 0 if b is None else per_channel(b, y.ndim)
-        return y
-    x = pad_spatial(x, window, 0, budget)
-    if prod(window.kernel) == 1:
-        step = (slice(None), slice(None), *spatial_slices(window, (0,) * len(window.out)))
-        columns = x[step].reshape(x.shape[0], group, w.shape[1], -1)
-        filters = w.reshape(group, -1, w.shape[1])
-        np.matmul(filters, columns, out=y.reshape(y.shape[0], group, -1, columns.shape[-1]))
-    else:
-        _by_columns(x, w, b, group, window, y)
-        return y
-    if b is not None:
-        y += per_channel(b, y.ndim)
-    return y
-
-
-def _by_columns(x: np.ndarray, w: np.ndarray, b: np.ndarray | None, group: int, window: Window, y: np.ndarray) -> None:
-    """Convolution by im2col: windows of some rows of the output at a time, then one GEMM a group into the output."""
-    rank = len(window.out)
-    channels, rest = x.shape[1], prod(window.out[1:])
-    depth = channels * prod(window.kernel)
-    rows = min(window.out[0], max(1, COLUMN_BYTES // (depth * rest * x.itemsize or 1)))
-    step = x.strides[2:]
-    windows = as_strided(
-        x,
-        (x.shape[0], channels, *window.kernel, *window.out),
-        (
-            *x.strides[:2],
-            *(s * d for s, d in zip(step, window.dilations, strict=True)),
-            *(s * t for s, t in zip(step, window.strides, strict=True)),
-        ),
-        writeable=False,
-    )
-    buffer = np.empty(depth * rows * rest, x.dtype)
-    filters = w.reshape(group, w.shape[0] // group, -1)
-    for n in range(x.shape[0]):
-        out = y[n].reshape(group, w.shape[0] // group, -1)
-        for start in range(0, window.out[0], rows):
-            stop = min(start + rows, window.out[0])
-            columns = buffer[: depth * (stop - start) * rest]
-            tile = windows[(n, *(slice(None),) * (1 + rank), slice(start, stop))]
-            np.copyto(columns.reshape(tile.shape), tile)
-            part = out[:, :, start * rest : stop * rest]
-            np.matmul(filters, columns.reshape(group, depth // group, -1), out=part)
-            if b is not None:
-                part += b.reshape(group, -1, 1)
 
 
 @kernel("Conv")
@@ -131,9 +51,9 @@ def conv(
     dilations: Ints = None,
     kernel_shape: Ints = None,
 ) -> np.ndarray:
-    window = _conv_window(x, w, group, pads, auto_pad, strides, dilations, kernel_shape)
-    _check_bias(b, w.shape[0])
-    y = _convolve(widen(x), widen(w), None if b is None else widen(b), group, window, budget)
+    window = conv_window(x, w, group, pads, auto_pad, strides, dilations, kernel_shape)
+    check_bias(b, w.shape[0])
+    y = convolve(widen(x), widen(w), None if b is None else widen(b), group, window, budget)
     return y.astype(x.dtype, copy=False)
 
 
@@ -169,8 +89,8 @@ def conv_integer(
     dilations: Ints = None,
     kernel_shape: Ints = None,
 ) -> np.ndarray:
-    window = _conv_window(x, w, group, pads, auto_pad, strides, dilations, kernel_shape)
-    y = _convolve(_exact(x, x_zero_point, False), _exact(w, w_zero_point, True), None, group, window, budget)
+    window = conv_window(x, w, group, pads, auto_pad, strides, dilations, kernel_shape)
+    y = convolve(_exact(x, x_zero_point, False), _exact(w, w_zero_point, True), None, group, window, budget)
     return y.astype(np.int64).astype(np.int32)
 
 
@@ -194,12 +114,12 @@ def qlinear_conv(
     dilations: Ints = None,
     kernel_shape: Ints = None,
 ) -> np.ndarray:
-    window = _conv_window(x, w, group, pads, auto_pad, strides, dilations, kernel_shape)
-    _check_bias(b, w.shape[0])
+    window = conv_window(x, w, group, pads, auto_pad, strides, dilations, kernel_shape)
+    check_bias(b, w.shape[0])
     require(x_scale.size == 1 and y_scale.size == 1, "x_scale and y_scale must be scalars")
     require(w_scale.size in (1, w.shape[0]), f"w_scale of shape {w_scale.shape} must have 1 or {w.shape[0]} elements")
     bias = None if b is None else b.astype(np.float64)
-    y = _convolve(_exact(x, x_zero_point, False), _exact(w, w_zero_point, True), bias, group, window, budget)
+    y = convolve(_exact(x, x_zero_point, False), _exact(w, w_zero_point, True), bias, group, window, budget)
     y *= per_channel(x_scale.astype(np.float64).reshape(1) * w_scale.astype(np.float64).reshape(-1), y.ndim)
     y /= y_scale.astype(np.float64).reshape(())
     np.rint(y, out=y)
@@ -234,7 +154,7 @@ def conv_transpose(
     )
     require(not kernel_shape or tuple(kernel_shape) == w.shape[2:], f"kernel_shape {kernel_shape} is not that of W")
     channels = w.shape[1] * group
-    _check_bias(b, channels)
+    check_bias(b, channels)
     steps, spread = spatial_attribute("strides", strides, rank), spatial_attribute("dilations", dilations, rank)
     full = [(n - 1) * s + (k - 1) * d + 1 for n, s, k, d in zip(x.shape[2:], steps, w.shape[2:], spread, strict=True)]
     begin, out = _transpose_shape(x.shape[2:], full, steps, auto_pad, pads, output_padding, output_shape)
@@ -299,8 +219,8 @@ def deform_conv(
     dilations: Ints = None,
     kernel_shape: Ints = None,
 ) -> np.ndarray:
-    window = _conv_window(x, w, group, pads, "NOTSET", strides, dilations, kernel_shape)
-    _check_bias(b, w.shape[0])
+    window = conv_window(x, w, group, pads, "NOTSET", strides, dilations, kernel_shape)
+    check_bias(b, w.shape[0])
     batch, channels, rank, taps, out = x.shape[0], x.shape[1], x.ndim - 2, prod(window.kernel), window.out
     require(
         offset_group >= 1 and channels % offset_group == 0,
@@ -408,7 +328,7 @@ def causal_conv_with_state(
         f"weight of shape {w.shape} must be ({channels}, 1, k)",
     )
     require(activation in ("none", "silu", "swish"), f"activation {activation!r} must be 'none', 'silu' or 'swish'")
-    _check_bias(b, channels)
+    check_bias(b, channels)
     carried = w.shape[2] - 1
     if past is None:
         past = np.zeros((batch, channels, carried), x.dtype)
@@ -420,9 +340,7 @@ def causal_conv_with_state(
     y = np.empty((batch, channels, length), widen(x).dtype)
     if y.size:
         window = plan_window(sequence.shape[2:], w.shape[2:], None, None, None)
-        _by_columns(widen(sequence), widen(w), None, w.shape[0], window, y)
-    if b is not None:
-        y += per_channel(widen(b), 3)
+        y = convolve(widen(sequence), widen(w), None if b is None else widen(b), w.shape[0], window, budget)
     if activation != "none":
         y /= 1 + np.exp(-y)
     return y.astype(x.dtype, copy=False), sequence[:, :, sequence.shape[2] - carried :]

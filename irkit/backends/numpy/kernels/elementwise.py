@@ -335,9 +335,12 @@ def erf(x: np.ndarray) -> np.ndarray:
     """The error function of a float32 array (to about 2e-7, relative) or a float64 one (to about 2e-16)."""
     if x.dtype == np.float64:
         return _erf64(x)
-    square = np.minimum(np.multiply(x, x), np.float32(16), out=np.empty_like(x))
-    q = np.full_like(x, _Q[-1])
-    for coefficient in _Q[-2::-1]:
+    # Clipping from both sides is several times quicker than the minimum of an array and a number.
+    square = np.multiply(x, x, out=np.empty_like(x))
+    np.clip(square, np.float32(0), np.float32(16), out=square)
+    q = np.multiply(square, np.float32(_Q[-1]), out=np.empty_like(x))
+    q += _Q[-2]
+    for coefficient in _Q[-3::-1]:
         q *= square
         q += coefficient
     q *= x

@@ -23,6 +23,9 @@ __all__ = ["matmul"]
 
 _EXACT_IN_FLOAT64 = 2**53
 
+_DIRECT = frozenset((np.dtype(np.float32), np.dtype(np.float64)))
+"""What BLAS multiplies as it is."""
+
 
 def matmul(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """``numpy.matmul`` on arrays of one dtype, which is also the dtype of the result.
@@ -30,6 +33,8 @@ def matmul(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     Raises:
         KernelError: if the shapes do not fit.
     """
+    if a.ndim >= 2 and b.ndim == 2 and a.shape[-1] == b.shape[0] and a.dtype in _DIRECT:
+        return _product(a, b)
     if not a.ndim or not b.ndim:
         raise KernelError(f"operands of rank 0 can't be multiplied: {shape_of(a)} and {shape_of(b)}")
     inner = b.shape[-2] if b.ndim > 1 else b.shape[0]

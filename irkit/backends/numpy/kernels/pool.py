@@ -11,6 +11,7 @@ not say so, its official test does.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -20,6 +21,7 @@ from irkit.backends.numpy.kernels._common import widen
 from irkit.backends.numpy.kernels._nn import (
     Budget,
     Window,
+    ask_for,
     explicit_pads,
     integers,
     pad_spatial,
@@ -47,22 +49,47 @@ def _reduce_windows(
     x: np.ndarray, window: Window, combine: Callable[..., np.ndarray], fill: object, budget: Budget
 ) -> np.ndarray:
     """``combine`` (a binary ufunc) over all windows, one spatial axis after another; padding is worth ``fill``."""
-    x = pad_spatial(x, window, fill, budget)
+    ask_for((*x.shape[:2], *window.out), x, budget)
     for axis in range(2, x.ndim):
-        i = axis - 2
-        kernel, stride, dilation, out = window.kernel[i], window.strides[i], window.dilations[i], window.out[i]
-        before = (slice(None),) * axis
-        runs = [
-            x[(*before, slice(k * dilation, k * dilation + (out - 1) * stride + 1 if out else k * dilation, stride))]
-            for k in range(kernel)
-        ]
-        if kernel == 1:
-            x = runs[0]
-            continue
-        x = combine(runs[0], runs[1])
-        for run in runs[2:]:
-            combine(x, run, out=x)
+        x = _reduce_along(x, axis, window, combine, fill)
     return x
+
+
+def _reduce_along(
+    x: np.ndarray, axis: int, window: Window, combine: Callable[..., np.ndarray], fill: object
+) -> np.ndarray:
+    """The windows along one axis, from slices of x as it lies: an element of the kernel sees some of the positions."""
+    before = (slice(None),) * axis
+    out = window.out[axis - 2]
+    spans = _spans(window, axis - 2)
+    # Those that see the input at every position come first: they need nothing to start from.
+    spans.sort(key=lambda span: (span[0], -span[1]))
+    whole = [x[(*before, seen)] for first, last, seen in spans if first == 0 and last == out][:2]
+    if len(whole) == len(spans) == 1:
+        return whole[0]
+    if len(whole) == 2:
+        y = combine(*whole)
+    else:
+        y = np.empty((*x.shape[:axis], out, *x.shape[axis + 1 :]), x.dtype)
+        y[...] = whole[0] if whole else fill
+    for first, last, seen in spans[len(whole) :]:
+        part = y[(*before, slice(first, last))]
+        combine(part, x[(*before, seen)], out=part)
+    return y
+
+
+def _spans(window: Window, i: int) -> list[tuple[int, int, slice]]:
+    """Per element of the kernel along spatial axis i: the first and last + 1 position that sees the input with it, and
+    what they see of it."""
+    stride, size = window.strides[i], window.size[i]
+    found: list[tuple[int, int, slice]] = []
+    for k in range(window.kernel[i]):
+        shift = k * window.dilations[i] - window.begin[i]
+        first, last = max(0, -(shift // stride)), min(window.out[i], (size - 1 - shift) // stride + 1)
+        if first < last:
+            start = first * stride + shift
+            found.append((first, last, slice(start, start + (last - first - 1) * stride + 1, stride)))
+    return found
 
 
 def _lowest(dtype: np.dtype) -> object:
@@ -135,15 +162,21 @@ def average_pool(
 ) -> np.ndarray:
     window = _pool_window(x, kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     total = _reduce_windows(widen(x), window, np.add, 0, budget)
-    counts = np.ones((1,) * len(window.out), total.dtype)
+    return np.divide(total, _counts(window, bool(count_include_pad), total.dtype)).astype(x.dtype, copy=False)
+
+
+@lru_cache(256)
+def _counts(window: Window, count_include_pad: bool, dtype: np.dtype) -> np.ndarray:
+    """How many elements each window averages over, of shape (*out)."""
+    counts = np.ones((1,) * len(window.out), dtype)
     for i, n in enumerate(window.size):
         at = np.arange(window.out[i])[:, None] * window.strides[i] + np.arange(window.kernel[i]) * window.dilations[i]
         low, high = window.begin[i], window.begin[i] + n
         if count_include_pad:
             low, high = 0, high + window.end[i]
-        count = ((at >= low) & (at < high)).sum(axis=1).astype(total.dtype)
+        count = ((at >= low) & (at < high)).sum(axis=1).astype(dtype)
         counts = counts * count.reshape((-1,) + (1,) * (len(window.out) - 1 - i))
-    return (total / counts).astype(x.dtype, copy=False)
+    return counts
 
 
 def _norm(x: np.ndarray, p: int, reduce: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:

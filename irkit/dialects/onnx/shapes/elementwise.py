@@ -8,7 +8,7 @@ from xdsl.ir import Attribute
 
 from irkit.dialects.onnx.infer import Call, shape_rule
 from irkit.errors import InferenceError
-from irkit.ir.types import Shape, intern, tensor, tensor_info
+from irkit.ir.types import Shape, intern, shape_of, tensor, tensor_info
 
 __all__ = ["broadcast"]
 
@@ -53,7 +53,13 @@ def broadcast(shapes: Sequence[Shape | None]) -> Shape | None:
 @shape_rule(*UNARY)
 def unary(call: Call) -> list[Attribute] | None:
     found = call.type(0)
-    return None if found is None else [intern(found)]
+    if found is None:
+        return None
+    axis, shape = call.attr("axis"), shape_of(found)
+    # Of a version below 13 it is where the axes are split in two.
+    if isinstance(axis, int) and shape is not None and call.cls.since >= 13 and not -len(shape) <= axis < len(shape):
+        raise InferenceError(f"axis {axis} of a tensor of rank {len(shape)}")
+    return [intern(found)]
 
 
 @shape_rule(*ARITHMETIC, *VARIADIC)

@@ -1,0 +1,1 @@
+"""Functions over the op set, with NumPy's names and meaning, by family."""

@@ -1,0 +1,1 @@
+"""One small function per Keras operation, by family."""
