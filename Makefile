@@ -6,12 +6,13 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13; do \
 # The two builds of onnxruntime exclude each other: CUDA where there is an NVIDIA GPU, the CPU's elsewhere.
 EXTRA ?= $(shell nvidia-smi >/dev/null 2>&1 && echo cuda || echo cpu)
 PYTEST_ARGS ?= -n auto
+EXAMPLES ?= 20
 
 PY := $(VENV)/bin/python
 STAMPS := $(VENV)/.stamps
 READY := $(STAMPS)/$(EXTRA)
 
-.PHONY: setup demo test test-all bench docs lint gpu clean
+.PHONY: setup demo test test-all array-api bench docs lint gpu clean
 
 setup: $(READY)
 
@@ -39,6 +40,14 @@ test: setup
 
 test-all: setup $(STAMPS)/group-oracles
 	$(PY) -m pytest -m "" $(PYTEST_ARGS)
+
+# SUITE: a checkout of data-apis/array-api-tests, with its submodule.
+array-api: setup
+	@test -d "$(SUITE)/array_api_tests" || { echo "usage: make array-api SUITE=path/to/array-api-tests" >&2; exit 1; }
+	$(PY) -m pip install --quiet --requirement $(SUITE)/requirements.txt
+	cd $(SUITE) && PYTHONPATH=.:$(CURDIR)/tests/unit/array_api \
+		ARRAY_API_TESTS_MODULE=irkit.frontends.dsl.xp ARRAY_API_TESTS_VERSION=2024.12 \
+		$(abspath $(PY)) -m pytest array_api_tests -p official_suite --disable-deadline --max-examples $(EXAMPLES)
 
 bench: setup $(STAMPS)/group-bench
 	$(PY) -m benchmarks

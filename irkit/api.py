@@ -86,10 +86,11 @@ def parse(text: str) -> Module:
     return parse_module(text, context())
 
 
-def save(module: Module, path: str | os.PathLike[str], **options: Any) -> None:
+def save(module: Any, path: str | os.PathLike[str], **options: Any) -> None:
     """Writes a module, whole or not at all, as ``.onnx`` or ``.mlir`` by the path's suffix.
 
     Args:
+        module: a Module, or what stands for one, as ``compile`` takes it.
         options: for ONNX ``opset=``, ``external_data=``, ``value_info=`` (see ``irkit.backends.onnx.save``); for text
             those of ``irkit.ir.text.save_text``.
 
@@ -97,7 +98,9 @@ def save(module: Module, path: str | os.PathLike[str], **options: Any) -> None:
         LoweringError: if an op has no form at the opset asked for.
         SaveError: if the file cannot be written; what stood there stays.
     """
-    suffix = Path(path).suffix
+    from irkit.backends import module_of
+
+    module, suffix = module_of(module), Path(path).suffix
     if suffix in _TEXT:
         from irkit.ir.text import save_text
 

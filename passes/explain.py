@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, cast
@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, Operation
 
 from irkit.errors import IrkitError
 from irkit.ir.attributes import text_of
-from irkit.ir.location import describe
+from irkit.ir.location import describe, sources
 from irkit.ir.module import Module
 from irkit.ir.names import node_name, out_names
 from irkit.ir.op import TensorOp
@@ -67,18 +67,23 @@ class Explanation:
     Attributes:
         name: what was asked for.
         ops: ops of the module that bear the name, or came from a node of that name.
-        is_source: whether the name is that of a node that passes have replaced.
+        is_source: whether the name is that of a node or value that passes have replaced.
+        note: what else there is to say; ``""`` where ``ops`` say it all.
     """
 
     name: str
     ops: list[tuple[Operation, Origin]] = field(default_factory=list["tuple[Operation, Origin]"])
     is_source: bool = False
+    note: str = ""
 
     def text(self) -> str:
         """The answer for people."""
-        lines = [f"'{self.name}' is a node of the source; {len(self.ops)} op(s) came from it"] if self.is_source else []
+        lines = [self.note] if self.note else []
+        if self.is_source:
+            lines.append(f"'{self.name}' is a node of the source; {len(self.ops)} op(s) came from it")
         for op, origin in self.ops:
-            lines += [describe_op(op), *(f"  {line}" for line in origin.lines())]
+            known = origin.lines() if origin != Origin() else [_unplaced(op)]
+            lines += [describe_op(op), *(f"  {line}" for line in known)]
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
@@ -86,6 +91,7 @@ class Explanation:
         return {
             "name": self.name,
             "is_source": self.is_source,
+            "note": self.note,
             "ops": [
                 {
                     "op": op.name,
@@ -100,6 +106,11 @@ class Explanation:
         }
 
     __str__ = text
+
+
+def _unplaced(op: Operation) -> str:
+    """For people: of an op without a location."""
+    return "an initializer of the graph" if op.name == "onnx.Initializer" else "its origin is not known"
 
 
 def describe_op(op: Operation) -> str:
@@ -148,36 +159,69 @@ def source_names(location: Attribute) -> Iterator[str]:
             pass
 
 
-def explain(module: Module, what: str | Operation) -> Explanation:
+def explain(module: Module, what: str | Operation, *, source: Module | None = None) -> Explanation:
     """Says where an op came from, or what became of a node of the source.
 
     Args:
         what: an op; or the name of a node, of a value, or of a node of the file that passes have replaced, by its name
             or its number (``"#12"``).
+        source: the module before the passes, where that is known: then names of values that passes have done away
+            with are found as well, and what was removed is told from what never was.
 
     Raises:
-        IrkitError: if there is nothing of that name, with names that are close.
+        IrkitError: if there is nothing of that name, with names that are close; or nothing is left of it.
     """
     if isinstance(what, Operation):
         return Explanation(node_name(what) or what.name, [(what, origin_of(what.location))])
-    named: list[Operation] = []
-    made: list[Operation] = []
-    names: set[str] = set()
-    for op in module.walk():
-        if not isinstance(op, TensorOp) and not out_names(op):
-            continue
-        own = {node_name(op), *out_names(op)} - {""}
-        came = set(source_names(op.location))
-        names |= own | came
-        if what in own:
-            named.append(op)
-        elif what in came:
-            made.append(op)
-    found = named or made
-    if not found:
-        close = get_close_matches(what, sorted(names), n=3)
-        raise IrkitError(
-            f"nothing in the module is called '{what}', and nothing in it came from such a node",
-            hint=f"did you mean {' or '.join(repr(c) for c in close)}?" if close else "it was removed or folded away",
-        )
-    return Explanation(what, [(op, origin_of(op.location)) for op in found], is_source=not named)
+    here = _Names(module)
+    before = here if source is None else _Names(source)
+    made = here.made.get(what) or here.from_any(before.named.get(what, ()))
+    found = here.named.get(what) or made
+    if found:
+        return Explanation(what, [(op, origin_of(op.location)) for op in found], is_source=what not in here.named)
+    if what in module.inputs:
+        return Explanation(what, note=f"'{what}' is an input of the graph: no op makes it")
+    if what in before.named or what in before.made:
+        raise IrkitError(f"nothing is left of '{what}'", hint="the passes removed it or folded it into a constant")
+    known = {*here.names, *before.names, *module.inputs}
+    advice = "" if source is not None else "if passes may have removed it, give source=, the module before them"
+    raise IrkitError(
+        f"nothing in the module is called '{what}', and nothing in it came from such a node",
+        hint=_meant(what, known) or advice,
+    )
+
+
+def _meant(what: str, known: set[str]) -> str:
+    """For errors: the names or numbers that there are."""
+    numbers = sorted(int(name[1:]) for name in known if name[:1] == "#" and name[1:].isdecimal())
+    if what.startswith("#") and numbers:
+        return f"the nodes of the file are #{numbers[0]} to #{numbers[-1]}"
+    close = get_close_matches(what, sorted(known), n=3)
+    return f"did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
+
+
+class _Names:
+    """The ops of a module, by their own names and by those of the nodes that they came from."""
+
+    def __init__(self, module: Module) -> None:
+        self.named: dict[str, list[Operation]] = {}
+        self.made: dict[str, list[Operation]] = {}
+        self.ops: list[Operation] = []
+        for op in module.walk():
+            if not isinstance(op, TensorOp) and not out_names(op):
+                continue
+            self.ops.append(op)
+            for name in {node_name(op), *out_names(op)} - {""}:
+                self.named.setdefault(name, []).append(op)
+            for name in set(source_names(op.location)):
+                self.made.setdefault(name, []).append(op)
+
+    @property
+    def names(self) -> set[str]:
+        """All that can be asked for."""
+        return {*self.named, *self.made}
+
+    def from_any(self, ops: Iterable[Operation]) -> list[Operation]:
+        """The ops that came from the same places as one of these."""
+        places = {place for op in ops for place in sources(op.location)}
+        return [op for op in self.ops if not places.isdisjoint(sources(op.location))]

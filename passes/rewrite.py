@@ -272,7 +272,7 @@ class Rewriter:
         erase(op)
 
     def replace_value(self, old: OpResult, new: SSAValue) -> None:
-        """Makes every use of a value use another, which takes over its type (inputs keep theirs) and, if it can, its name."""
+        """Makes every use of a value use another, which takes over its name and, if no input, its type."""
         if old is new:
             return
         self._keep_name(old, new)

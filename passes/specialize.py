@@ -6,6 +6,7 @@ Both change the signature, which is their purpose. Both infer all types anew fro
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr
@@ -38,18 +39,27 @@ def specialize(module: Module, sizes: Mapping[str, int | str] | None = None, /, 
     Raises:
         IrkitError: if the module has no such symbol, if a number is no size, or if the sizes don't fit the ops.
     """
-    given: dict[str, int | str] = {**(sizes or {}), **more}
     known = _symbols(module)
-    for name, size in given.items():
+    given: dict[str, int | str] = {}
+    for name, size in {**(sizes or {}), **more}.items():
         if name not in known:
             raise IrkitError(f"no size is called '{name}'", hint=suggestion(name, sorted(known), "sizes"))
-        if not isinstance(size, str) and (isinstance(size, bool) or size < 0):
-            raise IrkitError(f"'{name}' cannot be {size}", hint="a size is a number from 0 on")
+        given[name] = _size(name, size)
     made = module.clone()
     for value in _values(made):
         set_type(value, _substituted(value.type, given))
     _infer(made, Inferrer(made, revisit=True))
     return made
+
+
+def _size(name: str, size: object) -> int | str:
+    """A size as it may be given for a symbol."""
+    if isinstance(size, str):
+        return size
+    number = cast(int, size) if isinstance(size, int | np.integer) and not isinstance(size, bool) else -1
+    if number >= 0:
+        return int(number)
+    raise IrkitError(f"'{name}' cannot be {size!r}", hint="a size is a whole number from 0 on, or a symbol")
 
 
 def generalize(module: Module, symbols: Mapping[str, Mapping[int, str] | Sequence[str | int | None]]) -> Module:
@@ -96,6 +106,8 @@ def _renamed(
         raise IrkitError(f"input '{name}' has {len(shape)} axes, but {len(entries)} entries are given")
     made = list(shape)
     for axis, symbol in by_axis.items():
+        if not isinstance(cast(object, symbol), str):
+            raise IrkitError(f"axis {axis} of '{name}' is to be {symbol!r}", hint="give the name of a symbol")
         if not -len(shape) <= axis < len(shape):
             raise IrkitError(f"input '{name}' of shape {list(shape)} has no axis {axis}")
         size = shape[axis]

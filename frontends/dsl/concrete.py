@@ -123,9 +123,7 @@ def _program(node: OpNode) -> Callable[..., tuple[Any, ...]]:
         if len(_PROGRAMS) >= _MOST_PROGRAMS:
             _PROGRAMS.clear()
         block = Block(arg_types=types)
-        op = node.cls.create(
-            operands=list(block.args), result_types=list(node.types), properties=dict(node.properties)
-        )
+        op = node.cls.create(operands=list(block.args), result_types=list(node.types), properties=dict(node.properties))
         block.add_op(op)
         found = _PROGRAMS[key] = prepared(op)
     return found

@@ -73,11 +73,19 @@ def cond(condition: Any, true: Callable[..., Any], false: Callable[..., Any], *o
 
         return _graph(body, 0, _name(function))
 
+    for which, function in (("true", true), ("false", false)):
+        if not callable(function):
+            raise failure(
+                SymbolError,
+                f"dsl.cond takes functions for its branches; {which}= is {function!r}",
+                hint="lambda: x for a branch that only gives a value; dsl.where(c, x, y) chooses between values",
+            )
     predicate = convert(condition)
     if predicate.dtype is not None and predicate.dtype is not BOOL:
         raise failure(
             InferenceError, f"a condition is a boolean; this is {predicate!r}", hint="compare: x > 0, or x != 0"
         )
+    _check_scalar(predicate, "a condition")
     made = make("If", predicate, then_branch=branch(true), else_branch=branch(false))
     for index, value in enumerate(_listed(made)):
         if isinstance(value, Symbol) and value.dtype is None:
@@ -163,7 +171,18 @@ def _predicate(condition: Callable[..., Any], value: Any) -> Symbol:
         raise failure(
             InferenceError, f"'{_name(condition)}' gives {found!r}, not a boolean", hint="compare: x > 0, or x != 0"
         )
+    _check_scalar(found, f"what '{_name(condition)}' gives")
     return make("Squeeze", found) if found.shape not in ((), None) else found
+
+
+def _check_scalar(found: Symbol, what: str) -> None:
+    """Refuses a condition that certainly has another number of elements than one."""
+    if any(isinstance(size, int) and size != 1 for size in found.shape or ()):
+        raise failure(
+            InferenceError,
+            f"{what} is one boolean; this is {found!r}",
+            hint="dsl.all(x) or dsl.any(x) makes one of many",
+        )
 
 
 def fori(lower: Any, upper: Any, body: Callable[..., Any], initial: Any) -> Any:
@@ -193,7 +212,7 @@ def scan(
         body: returns what is carried anew, and what the step gives; either may be a tuple, list or dict, or None.
         initial: what is carried at first.
         xs: what is gone through; None: only counted.
-        length: the number of steps where there are no ``xs``.
+        length: the number of steps where there are no ``xs``; beside them, the size of their first axes.
         reverse: from the last to the first; the results stand in the order of ``xs``.
 
     Returns:
@@ -203,6 +222,14 @@ def scan(
     items = [convert(leaf) for leaf in leaves]
     if any(shape_of(item.type) == () for item in items):
         raise failure(InferenceError, "a scalar has no first axis to scan over", hint="broadcast it, or carry it")
+    for item in items if length is not None else []:
+        size = (item.shape or (None,))[0]
+        if not isinstance(length, int) or size != length:
+            raise failure(
+                InferenceError,
+                f"a scan over {item!r} takes as many steps as its first axis is long, not length={length!r}",
+                hint="leave length= out; to go through a part of it, dsl.scan(body, initial, x[:n])",
+            )
     if not items and length is None:
         raise failure(SymbolError, "a scan needs xs, or length=", hint="dsl.scan(body, initial, length=10)")
     carried, carry_structure = tree.flatten(initial)

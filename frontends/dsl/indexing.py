@@ -297,6 +297,8 @@ def set_item(x: Any, index: Any, value: Any) -> symbols.Symbol:
     if shape is None or not all(isinstance(d, int) for d in shape):
         raise _wrong(base, "set_item needs known sizes", "dsl.where with a mask works for all")
     sizes = [d for d in shape if isinstance(d, int)]
+    if 0 in sizes:
+        return base
     places = build.convert(np.arange(int(np.prod(sizes, dtype=np.int64)), dtype=np.int64).reshape(sizes))
     chosen = get_item(places, index)
     filler = build.convert(value, base.dtype)

@@ -7,7 +7,7 @@ are laid out once per place, so that memoised recursion stays linear.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -38,6 +38,7 @@ from irkit.frontends.dsl.nodes import (
 )
 from irkit.frontends.dsl.state import Variable
 from irkit.ir.builder import DEFAULT_OPSET, Builder
+from irkit.ir.constants import TensorAttr
 from irkit.ir.names import hint, set_metadata, set_node_name, set_out_names
 from irkit.ir.types import unknown
 
@@ -83,7 +84,8 @@ class Frame:
 class Lowering:
     """Lays nodes out in a new module."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, start: Callable[[Variable], TensorAttr] = Variable.start) -> None:
+        self.start = start
         self.builder = Builder(name, ctx=context())
         self.frames: dict[Scope | None, Frame] = {None: Frame(Place(self.builder, None))}
         self.variables: dict[Variable, state.Variable] = {}
@@ -336,13 +338,13 @@ class Lowering:
         """The declaration of a variable; made on its first use."""
         found = self.variables.get(variable)
         if found is None:
-            root = self.builder
+            root, start = self.builder, self.start(variable)
             outer, root.location = root.location, self.location(variable.site)
             try:
                 found = state.variable(
                     root,
                     variable.name,
-                    variable.start(),
+                    start,
                     type=variable.type,
                     trainable=variable.trainable,
                 )

@@ -13,7 +13,7 @@ from irkit.frontends.dsl.errors import failure
 from irkit.frontends.dsl.gradients import gradients
 from irkit.frontends.dsl.nodes import ReadNode, cone
 from irkit.frontends.dsl.state import Variable, group, variable
-from irkit.frontends.dsl.symbol import Effect, Symbol
+from irkit.frontends.dsl.symbol import Effect, Operand, Symbol
 from irkit.ir.types import scalar_dims
 
 if TYPE_CHECKING:
@@ -31,30 +31,37 @@ def trainable_variables(value: Symbol) -> list[Variable]:
 def minimize(
     optimizer: Optimizer | str,
     loss: Symbol,
-    variables: Sequence[Variable] | None = None,
+    variables: Variable | Sequence[Variable] | None = None,
     *,
     gradients_of: Mapping[Variable, Symbol] | None = None,
     name: str = "",
 ) -> Effect:
     """The effect of one step that makes a loss smaller: gradients, and an update of each variable.
 
-    What the optimizer keeps of a variable is a variable itself, called ``<variable>/<slot>``, and the number of steps
-    done is called ``step``; with a name ``<variable>/<name>/<slot>`` and ``<name>/step``.
+    What the optimizer keeps of a variable is a variable itself, called ``<variable>/<slot>``; the number of steps done
+    is called ``<first variable>/step``. A second optimizer of the same variable keeps ``<variable>/1/<slot>``, and so
+    on. With a name they are called ``<variable>/<name>/<slot>`` and ``<name>/step``.
 
     Args:
         optimizer: of ``irkit.optimizers``, or its name there.
         loss: a symbol of one element.
-        variables: which to change; by default all trainable ones that the loss reads.
+        variables: which to change, one or several; by default all trainable ones that the loss reads.
         gradients_of: gradients to use instead of the loss's own, clipped ones say.
-        name: tells optimizers of one session apart.
+        name: for what the optimizer keeps.
 
     Raises:
-        IrkitError: if the loss reads no such variable.
+        IrkitError: if the loss reads no such variable, or ``variables`` are none.
     """
     from irkit.passes.training import optimizers
 
+    if isinstance(optimizer, type):
+        raise failure(
+            IrkitError,
+            f"{optimizer.__name__} is a class; minimize takes an optimizer",
+            hint=f"make one: ik.optimizers.{optimizer.__name__}()",
+        )
     rule: Any = optimizers.get(optimizer) if isinstance(optimizer, str) else optimizer
-    chosen = trainable_variables(loss) if variables is None else list(variables)
+    chosen = _chosen(loss, variables)
     if not chosen:
         raise failure(
             IrkitError,
@@ -65,7 +72,11 @@ def minimize(
     found = dict(gradients_of or {})
     missing = [v for v in chosen if v not in found]
     found |= dict(zip(missing, gradients(loss, missing), strict=True)) if missing else {}
-    prefix = f"{name}/" if name else ""
+    # Names depend on the variables alone, so that state which is saved is found again whatever else the program makes.
+    prefixes = {v: "/".join([v.name, *filter(None, [name or str(v.optimizers or "")]), ""]) for v in chosen}
+    prefix = f"{name}/" if name else prefixes[chosen[0]]
+    for target in () if name else chosen:
+        target.optimizers += 1
     step = variable(np.int64(0), f"{prefix}step", trainable=False)
     shared = {
         key: variable(np.float32(start), f"{prefix}{key}", trainable=False) for key, start in rule.scalars.items()
@@ -76,8 +87,23 @@ def minimize(
     if shared:
         effects += _advance(rule, read, kept, shared)
     for target in chosen:
-        effects += _update(rule, target, found[target], read, kept, prefix)
+        effects += _update(rule, target, found[target], read, kept, prefixes[target])
     return group(*effects)
+
+
+def _chosen(loss: Symbol, variables: Variable | Sequence[Variable] | None) -> list[Variable]:
+    if variables is None:
+        return trainable_variables(loss)
+    chosen = [variables] if isinstance(variables, Operand) else list(variables)
+    for item in chosen:
+        if not isinstance(item, Variable):
+            raise failure(
+                IrkitError,
+                f"an optimizer changes variables; {item!r} is none",
+                related=[("it is made at", item.node.site)] if isinstance(item, Symbol) else [],
+                hint="declare it with dsl.variable; a placeholder is fed from outside in each run",
+            )
+    return chosen
 
 
 def _context(rule: Any, b: Any, step: Any, shared: Mapping[str, Any]) -> Any:
@@ -105,10 +131,15 @@ def _update(
 ) -> list[Effect]:
     sizes = scalar_dims(target.type)
     if sizes is None or target.dtype is None:
-        raise failure(IrkitError, f"{target!r} has no fixed shape, so an optimizer keeps nothing of it")
+        raise failure(
+            IrkitError,
+            f"{target!r} has no fixed shape, which what an optimizer keeps of it needs",
+            related=[("it is declared at", target.site)],
+            hint="declare it without None in shape=, or leave it out of variables=",
+        )
     kind = target.dtype.numpy
     slots = {
-        name: variable(slot.initial(sizes, kind), f"{target.name}/{prefix}{name}", trainable=False)
+        name: variable(slot.initial(sizes, kind), f"{prefix}{name}", trainable=False)
         for name, slot in rule.slots(sizes).items()
     }
     names, scalars = list(slots), list(kept)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from xdsl.ir import SSAValue
@@ -10,10 +10,10 @@ from xdsl.ir import SSAValue
 from irkit.dialects import state
 from irkit.dialects.onnx.classes import OnnxOp, versions
 from irkit.dialects.onnx.spec import schema_of
-from irkit.errors import IrkitError
+from irkit.errors import IrkitError, VerifyError
 from irkit.frontends.dsl import symbol as symbols
 from irkit.frontends.dsl.build import convert
-from irkit.frontends.dsl.errors import failure
+from irkit.frontends.dsl.errors import UninitializedError, failure
 from irkit.frontends.dsl.lowering import FUNCTIONS, Lowering
 from irkit.frontends.dsl.nodes import (
     AssignNode,
@@ -26,7 +26,8 @@ from irkit.frontends.dsl.nodes import (
     cone,
 )
 from irkit.frontends.dsl.state import Variable
-from irkit.ir.builder import DEFAULT_OPSET
+from irkit.ir.builder import DEFAULT_OPSET, Builder
+from irkit.ir.constants import TensorAttr
 from irkit.ir.memory import paused_gc
 from irkit.ir.module import Module
 
@@ -38,15 +39,17 @@ def lower(
     inputs: Sequence[symbols.Symbol] | None = None,
     cut: Mapping[symbols.Symbol, str] | None = None,
     name: str = "graph",
+    start: Callable[[Variable], TensorAttr] = Variable.start,
 ) -> tuple[Module, dict[Variable, state.Variable]]:
     """The module that gives these outputs, with its variables not lifted yet; and the variables.
 
     Args:
         inputs: the placeholders, in order; by default those that are needed, in the order in which they were made.
         cut: symbols that are fed instead of computed, with the names of their inputs.
+        start: gives what a variable is declared with.
     """
     with paused_gc():
-        lowering = Lowering(name)
+        lowering = Lowering(name, start)
         root, b = lowering.frames[None], lowering.builder
         lowering.inlined = _differentiated(cone([o.node for o in outputs.values()]))
         fed: dict[tuple[Node, int], str] = {(s.node, s.index): n for s, n in (cut or {}).items()}
@@ -70,9 +73,23 @@ def lower(
         for label, what in outputs.items():
             b.output(lowering.value(what), label)
         b.declared += [function for _, function in lowering.functions.values()]
-        module = b.module()
+        module = _finished(b)
         module.opsets = {**module.opsets, "": _opset(module), **({FUNCTIONS: 1} if lowering.functions else {})}
     return module, lowering.variables
+
+
+def _finished(b: Builder) -> Module:
+    """The module; accesses of state without an order are refused in the words of expressions."""
+    try:
+        return b.module()
+    except VerifyError as error:
+        text, found, _ = error.message.partition("; give the one that comes later the token of the other")
+        if not found:
+            raise
+        hint = (
+            "write the later one within `with dsl.control_dependencies([earlier]):`; dsl.after(value, [earlier]) waits"
+        )
+        raise VerifyError(text, op=error.op, where=error.where, hint=hint) from None
 
 
 def _differentiated(nodes: Sequence[Node]) -> set[Node]:
@@ -155,6 +172,9 @@ def to_module(outputs: Any, inputs: Sequence[symbols.Symbol] | None = None, name
 
     Returns:
         Where the expression has state, a module with variables; the pass ``lift-state`` makes it pure.
+
+    Raises:
+        IrkitError: if a variable begins with random numbers, which are drawn by a session.
     """
     return lower(named_outputs(outputs), inputs, name=name)[0]
 
@@ -163,7 +183,9 @@ def pure_module(outputs: Any) -> Module:
     """The same without variables, common subexpressions merged: what ``ik.compile`` runs.
 
     Raises:
-        IrkitError: if it assigns variables, since a compiled module keeps nothing from run to run.
+        IrkitError: if it assigns variables, since a compiled module keeps nothing from run to run; if it reads one
+            whose initial value is random.
+        UninitializedError: if it reads one without an initial value.
     """
     from irkit.passes import optimize
 
@@ -176,7 +198,13 @@ def pure_module(outputs: Any) -> Module:
                 site=node.site,
                 hint="run it in a dsl.Session, or export it: dsl.to_module, then the pass lift-state",
             )
-        if isinstance(node, ReadNode):
-            node.variable.start()
+        if isinstance(node, ReadNode) and node.variable.initial is None:
+            raise failure(
+                UninitializedError,
+                f"variable '{node.variable.name}' has no initial value, and ik.compile keeps no state",
+                site=node.site,
+                related=[("it is declared at", node.variable.site)],
+                hint="declare it with an initial value, use a placeholder, or run it in a dsl.Session",
+            )
     module, variables = lower(named)
     return optimize(module, "lift-state,cse,dce" if variables else "cse,dce")

@@ -9,6 +9,7 @@ from irkit.errors import InferenceError
 from irkit.frontends.dsl import build
 from irkit.frontends.dsl import symbol as symbols
 from irkit.frontends.dsl.errors import failure, site_here
+from irkit.frontends.dsl.nodes import ConstantNode
 from irkit.ir.dtypes import BY_NAME, DType
 
 __all__ = [
@@ -228,8 +229,20 @@ def floor_divide(a: Any, b: Any) -> symbols.Symbol:
 
 
 def power(a: Any, b: Any) -> symbols.Symbol:
-    """``a ** b``."""
-    return build.make("Pow", *pair("power", a, b))
+    """``a ** b``.
+
+    Raises:
+        InferenceError: for integers to a constant negative power, as in NumPy.
+    """
+    x, y = pair("power", a, b)
+    exponent = y.node.value.array() if isinstance(y.node, ConstantNode) and _is(y, "int") else None
+    if _is(x, "int", "uint") and exponent is not None and (exponent < 0).any():
+        raise failure(
+            InferenceError,
+            f"integers to a negative power are no integers; the base is {x!r}",
+            hint="make the base floats: dsl.cast(x, 'float32') ** -1",
+        )
+    return build.make("Pow", x, y)
 
 
 def _unsigned(kind: DType) -> DType:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,14 +13,16 @@ import numpy as np
 from irkit import backends
 from irkit.backends.base import Executable
 from irkit.dialects.state.signature import StateEntry, state_signature
-from irkit.errors import FeedError, IrkitError
+from irkit.errors import FeedError, IrkitError, UnsupportedError
 from irkit.frontends.dsl import tree
+from irkit.frontends.dsl.build import constant_attr
 from irkit.frontends.dsl.device import partition
 from irkit.frontends.dsl.errors import SymbolError, UninitializedError, failure, site_here
 from irkit.frontends.dsl.modules import lower
 from irkit.frontends.dsl.nodes import Node, PlaceholderNode, cone
 from irkit.frontends.dsl.state import State, Variable
 from irkit.frontends.dsl.symbol import Effect, Symbol
+from irkit.ir.constants import TensorAttr
 from irkit.ir.module import Module
 
 __all__ = ["Session"]
@@ -57,11 +59,18 @@ class Session:
         devices: whether to run each node on the device that it is marked with; see ``dsl.partition``.
         options: of the backend, such as ``threads=``, or ``seed=`` for random numbers that are the same in every run.
 
+    Raises:
+        UnsupportedError: if there is no such backend or option.
+
     Attributes:
         state: the values of all variables that have been used so far.
     """
 
     def __init__(self, backend: str = "numpy", *, devices: bool = False, **options: Any) -> None:
+        try:
+            backends.compiler(backend, options)
+        except UnsupportedError as error:
+            raise failure(UnsupportedError, error.message, hint=error.hint) from None
         self.backend = backend
         self.devices = devices
         self.options = options
@@ -109,13 +118,14 @@ class Session:
     def module(self, fetches: Any) -> Module:
         """The pure module that runs for these fetches: state in, state out.
 
-        Its outputs are called as the keys of ``fetches``, if that is a dict, else ``out0``, ``out1``...
+        Its outputs are called as the keys of ``fetches``, if that is a dict, else ``out0``, ``out1``... Its variables
+        begin with what they hold in this session; with zeros if that is nothing.
         """
         named = fetches if isinstance(fetches, Mapping) else {}
         names = {id(leaf): str(key) for key, leaf in named.items()}
         leaves = tree.flatten(fetches)[0]
         wanted = [self._fetch(leaf) for leaf in leaves]
-        return self._lowered(wanted, {}, [names.get(id(leaf), "") for leaf in leaves])[0]
+        return self._lowered(wanted, {}, self._start, [names.get(id(leaf), "") for leaf in leaves])[0]
 
     def initialize(self, *variables: Variable) -> None:
         """Gives variables their initial values, whatever they hold."""
@@ -162,7 +172,7 @@ class Session:
         key = tuple((id(w.node), w.index) for w in (*wanted, *cut)), len(wanted)
         found = self._programs.get(key)
         if found is None:
-            module, outputs, variables = self._lowered(wanted, cut)
+            module, outputs, variables = self._lowered(wanted, cut, Variable.stand_in)
             entries = state_signature(module)
             for variable in variables.values():
                 other = self._variables.setdefault(variable.name, variable)
@@ -183,7 +193,10 @@ class Session:
 
     @staticmethod
     def _lowered(
-        wanted: list[Symbol | Effect], cut: Mapping[Symbol, str], names: Sequence[str] = ()
+        wanted: list[Symbol | Effect],
+        cut: Mapping[Symbol, str],
+        start: Callable[[Variable], TensorAttr],
+        names: Sequence[str] = (),
     ) -> tuple[Module, list[str | None], dict[str, Variable]]:
         from irkit.passes import optimize
 
@@ -194,7 +207,7 @@ class Session:
             if key not in labels:
                 labels[key] = (names[index] if names else "") or f"out{len(labels)}"
                 outputs[labels[key]] = what
-        module, variables = lower(outputs, cut=cut)
+        module, variables = lower(outputs, cut=cut, start=start)
         named = [None if isinstance(w, Effect) else labels[id(w.node), w.index] for w in wanted]
         return optimize(module, PIPELINE), named, {v.name: v for v in variables}
 
@@ -204,6 +217,14 @@ class Session:
         for name in program.variables:
             if name not in self.state and (name in program.needed or program.variables[name].initial is not None):
                 self.state = self.state.with_values({name: self._initial(program.variables[name])})
+
+    def _start(self, variable: Variable) -> TensorAttr:
+        """What a module of this session declares a variable with."""
+        if variable.name not in self.state:
+            if variable.initial is None:
+                return variable.stand_in()
+            self.initialize(variable)
+        return constant_attr(self.state[variable.name], variable.dtype)
 
     def _initial(self, variable: Variable) -> np.ndarray[Any, Any]:
         initial = variable.initial

@@ -20,8 +20,9 @@ from xdsl.ir import Attribute
 
 from irkit.backends.base import spell
 from irkit.dialects.state.ops import TokenType, can_start, fits
-from irkit.errors import InferenceError, LoadError, ParseError, SaveError
+from irkit.errors import InferenceError, IrkitError, LoadError, ParseError, SaveError
 from irkit.frontends.dsl import build
+from irkit.frontends.dsl.concrete import evaluate, is_concrete
 from irkit.frontends.dsl.errors import SymbolError, UninitializedError, failure, site_here
 from irkit.frontends.dsl.nodes import CONTEXT, AssignNode, GroupNode, Node, ReadNode, cone
 from irkit.frontends.dsl.symbol import Effect, Operand, Symbol
@@ -43,9 +44,10 @@ class Variable(Operand):
         type: of all its values.
         trainable: whether optimizers change it by default.
         initial: its value before the first run, an expression that gives it, or None.
+        optimizers: how many of those without a name change it, so that what they keep gets names of its own.
     """
 
-    __slots__ = ("initial", "name", "serial", "site", "trainable", "type")
+    __slots__ = ("initial", "name", "optimizers", "serial", "site", "trainable", "type")
     __hash__ = object.__hash__
 
     def __init__(self, name: str, value_type: Attribute, initial: TensorAttr | Symbol | None, trainable: bool) -> None:
@@ -54,6 +56,7 @@ class Variable(Operand):
         self.initial = initial
         self.trainable = trainable
         self.site = site_here()
+        self.optimizers = 0
         self.serial = next(_UNNAMED)
 
     def __repr__(self) -> str:
@@ -69,13 +72,32 @@ class Variable(Operand):
         return Symbol(ReadNode(self, here=True), 0)
 
     def start(self) -> TensorAttr:
-        """What the module declares as its first value; zeros where a session has to find it first."""
+        """What a module declares as its first value: the initial value; zeros where there is none.
+
+        Raises:
+            IrkitError: if it is drawn at random, so that only a session has it.
+        """
+        if isinstance(self.initial, Symbol):
+            if is_concrete(self.initial):
+                return build.constant_attr(evaluate(self.initial), self.initial.dtype)
+            raise failure(
+                IrkitError,
+                f"variable '{self.name}' begins with random numbers, which are drawn by a session",
+                related=[("it is declared at", self.site)],
+                hint="run it in a dsl.Session, whose module(fetches) is the pure module with its values; or "
+                "declare it with an array",
+            )
+        return self.stand_in()
+
+    def stand_in(self) -> TensorAttr:
+        """A value of its type, for modules that are fed the true one: the initial array, else zeros (or empty strings);
+        sizes that are not known are 0."""
         if isinstance(self.initial, TensorAttr):
             return self.initial
         info = tensor_info(self.type)
         assert info is not None
         sizes = tuple(d if isinstance(d, int) else 0 for d in info.shape or ())
-        return constant(np.zeros((), info.dtype.numpy), info.dtype, sizes)
+        return constant("" if info.dtype.kind == "string" else np.zeros((), info.dtype.numpy), info.dtype, sizes)
 
     def assign(self, value: Any) -> Effect:
         """Gives it a new value.

@@ -179,6 +179,22 @@ class Operand:
             raise _no_value(self, f"numpy.{ufunc.__name__} does not take it", "use the functions of dsl")
         return function(*inputs)
 
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """NumPy's functions that ``numpy_names.CALLS`` lists; the others are refused."""
+        from irkit.frontends.dsl.numpy_names import call
+
+        found = call(function, args, kwargs)
+        if found is NotImplemented:
+            name = function.__name__
+            raise _no_value(self, f"numpy.{name} does not take it, or not so", "use the functions of dsl")
+        return found
+
+    def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
+        """The functions of the array API standard, which promote dtypes: ``irkit.frontends.dsl.xp``."""
+        from irkit.frontends.dsl.xp import namespace
+
+        return namespace(api_version)
+
     def __irkit_module__(self, outputs: Sequence[Any] | Mapping[str, Any] | None = None) -> Module:
         """The pure module that gives this, or all of the list or dict in which it stands: what ``ik.compile`` runs."""
         return _module(self, outputs)

@@ -42,12 +42,17 @@ _FAMILIES = (
     attention, preprocessing,
 )  # fmt: skip
 
-LAYERS: dict[str, type[Layer]] = {name: getattr(family, name) for family in _FAMILIES for name in family.__all__ if isinstance(getattr(family, name), type)}
+LAYERS: dict[str, type[Layer]] = {
+    name: getattr(family, name)
+    for family in _FAMILIES
+    for name in family.__all__
+    if isinstance(getattr(family, name), type)
+}
 """The layers by name; each is an attribute of this module."""
 
 globals().update(LAYERS)
 
-__all__ = [
+__all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
     "Input",
     "InputLayer",
     "Layer",

@@ -6,6 +6,7 @@ from typing import Any
 
 from irkit.frontends.layers import activations
 from irkit.frontends.layers.layer import Layer
+from irkit.frontends.layers.layout import elementwise
 
 __all__ = ["ELU", "Activation", "LeakyReLU", "PReLU", "ReLU", "Softmax"]
 
@@ -20,6 +21,8 @@ class Activation(Layer):
         self.activation = activations.get(activation)
 
     def call(self, inputs: Any) -> Any:
+        if activations.name_of(self.activation) in activations.ELEMENTWISE:
+            return elementwise(self.activation, inputs)
         return self.activation(inputs)
 
 
@@ -35,7 +38,7 @@ class ReLU(Layer):
         self.options = {"max_value": max_value, "negative_slope": negative_slope, "threshold": threshold}
 
     def call(self, inputs: Any) -> Any:
-        return activations.relu(inputs, **self.options)
+        return elementwise(lambda x: activations.relu(x, **self.options), inputs)
 
 
 class LeakyReLU(Layer):
@@ -48,7 +51,7 @@ class LeakyReLU(Layer):
         self.negative_slope = negative_slope
 
     def call(self, inputs: Any) -> Any:
-        return inputs.builder.LeakyRelu(inputs, alpha=self.negative_slope)
+        return elementwise(lambda x: x.builder.LeakyRelu(x, alpha=self.negative_slope), inputs)
 
 
 class PReLU(Layer):
@@ -85,7 +88,7 @@ class ELU(Layer):
         self.alpha = alpha
 
     def call(self, inputs: Any) -> Any:
-        return inputs.builder.Elu(inputs, alpha=self.alpha)
+        return elementwise(lambda x: x.builder.Elu(x, alpha=self.alpha), inputs)
 
 
 class Softmax(Layer):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from irkit.errors import IrkitError
 from irkit.ir.builder import Tensor
@@ -201,7 +201,7 @@ def get(what: Any) -> Function:
         return _NAMED[what]
     if not callable(what):
         raise IrkitError(f"{what!r} is no activation", hint="give a name, or a function of a value")
-    return what
+    return cast(Function, what)
 
 
 def name_of(function: Function) -> str:

@@ -23,7 +23,8 @@ def causal(query: Tensor, key: Tensor, axis: int = 1) -> Tensor:
     b = query.builder
     one = b.constant(np.int64(1))
     rows, columns = (
-        b.Range(b.constant(np.int64(0)), b.Squeeze(b.Shape(v, start=axis, end=axis + 1), [0]), one) for v in (query, key)
+        b.Range(b.constant(np.int64(0)), b.Squeeze(b.Shape(v, start=axis, end=axis + 1), [0]), one)
+        for v in (query, key)
     )
     return b.Unsqueeze(b.GreaterOrEqual(b.Unsqueeze(rows, [1]), b.Unsqueeze(columns, [0])), [0])
 
@@ -33,6 +34,11 @@ def both(first: Tensor | None, second: Tensor | None) -> Tensor | None:
     if first is None or second is None:
         return first if second is None else second
     return first & second
+
+
+def _code(value: Tensor) -> int:
+    assert value.dtype is not None
+    return value.dtype.code
 
 
 class _DotAttention(Layer):
@@ -59,14 +65,14 @@ class _DotAttention(Layer):
         if not isinstance(inputs, list | tuple) or len(inputs) not in (2, 3):
             raise IrkitError(f"layer '{self.name}' takes a list: query and value, perhaps key")
         query, value, key = inputs[0], inputs[1], inputs[-1] if len(inputs) == 3 else inputs[1]
-        of_query, of_value = (list(mask) + [None, None])[:2] if mask is not None else (None, None)
+        of_query, of_value = [*mask, None, None][:2] if mask is not None else (None, None)
         b = query.builder
         scores = self.scores(query, key)
         allowed = None if of_value is None else b.Unsqueeze(of_value, [-2])
         allowed = both(allowed, causal(query, key) if use_causal_mask else None)
         if allowed is not None:
             least = 65504.0 / 2 if scores.dtype is not None and scores.dtype.bits == 16 else 1e9
-            scores = scores - b.Cast(b.Not(allowed), to=scores.dtype.code) * least
+            scores = scores - b.Cast(b.Not(allowed), to=_code(scores)) * least
         weights = b.Softmax(scores, axis=-1)
         if training and self.dropout:
             weights = dropped(weights, self.dropout, None, self.seed)
@@ -88,7 +94,12 @@ class Attention(_DotAttention):
     """
 
     def __init__(
-        self, use_scale: bool = False, score_mode: str = "dot", dropout: float = 0.0, seed: int | None = None, **options: Any
+        self,
+        use_scale: bool = False,
+        score_mode: str = "dot",
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **options: Any,
     ) -> None:
         super().__init__(dropout, seed, **options)
         if score_mode not in ("dot", "concat"):
@@ -148,6 +159,10 @@ class _Heads(Layer):
 
     use_bias: bool
     common: dict[str, Any]
+    query: Any
+    key: Any
+    value: Any
+    output: Any
 
     def allowed(
         self, query: Tensor, key: Tensor, masks: dict[str, Any], attention_mask: Any, use_causal_mask: bool, axis: int
@@ -168,7 +183,7 @@ def masked_softmax(scores: Tensor, allowed: Tensor | None, axes: int) -> Tensor:
     b = scores.builder
     if allowed is not None:
         least = -3e4 if scores.dtype is not None and scores.dtype.bits == 16 else -1e9
-        scores = scores + b.Cast(b.Not(allowed), to=scores.dtype.code) * least
+        scores = scores + b.Cast(b.Not(allowed), to=_code(scores)) * least
     if axes == 1:
         return b.Softmax(scores, axis=-1)
     over = list(range(-axes, 0))
@@ -207,7 +222,9 @@ class MultiHeadAttention(_Heads):
         super().__init__(activity_regularizer=activity_regularizer, **options)
         self.num_heads, self.key_dim, self.value_dim = num_heads, key_dim, value_dim or key_dim
         self.dropout, self.use_bias, self.seed = dropout, use_bias, seed
-        self.sizes = None if output_shape is None else [output_shape] if isinstance(output_shape, int) else list(output_shape)
+        self.sizes = (
+            None if output_shape is None else [output_shape] if isinstance(output_shape, int) else list(output_shape)
+        )
         self.attention_axes = [attention_axes] if isinstance(attention_axes, int) else attention_axes
         self.common = {
             "kernel_initializer": kernel_initializer,
@@ -247,8 +264,7 @@ class MultiHeadAttention(_Heads):
         # (..., heads, size) -> (those without attention, heads, those with it, size)
         perm = [*others, rank - 1, *axes, rank]
         q, k, v = (
-            b.Transpose(layer(x), perm=perm)
-            for layer, x in ((self.query, query), (self.key, key), (self.value, value))
+            b.Transpose(layer(x), perm=perm) for layer, x in ((self.query, query), (self.key, key), (self.value, value))
         )
         q = q * (1 / math.sqrt(self.key_dim))
         letters = "abcdefghijklmnop"

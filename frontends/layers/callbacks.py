@@ -30,7 +30,7 @@ __all__ = [
 Logs = Mapping[str, float]
 
 
-class Halt(Exception):  # noqa: N818
+class Halt(Exception):
     """Ends a training at once."""
 
 
@@ -80,7 +80,9 @@ class History(Callback):
 class Adapter(RunCallback):
     """Tells Keras's callbacks what a run tells, and keeps the layers' weights and the run's state the same."""
 
-    def __init__(self, model: Any, objective: Any, callbacks: Sequence[Callback], initial_epoch: int, epochs: int) -> None:
+    def __init__(
+        self, model: Any, objective: Any, callbacks: Sequence[Callback], initial_epoch: int, epochs: int
+    ) -> None:
         self.model, self.objective = model, objective
         self.history = History()
         self.callbacks = [*callbacks, self.history]
@@ -160,7 +162,9 @@ class _Monitor(Callback):
         """
         if self.monitor not in (logs or {}):
             known = ", ".join(logs or {})
-            raise IrkitError(f"there is no '{self.monitor}' to watch", hint=f"there is {known}; val_... needs validation data")
+            raise IrkitError(
+                f"there is no '{self.monitor}' to watch", hint=f"there is {known}; val_... needs validation data"
+            )
         return (logs or {})[self.monitor]
 
     def better(self, value: float) -> bool:

@@ -33,6 +33,8 @@ class Cell(Layer):
         recurrent_dropout: the same of the state.
     """
 
+    kernel: Any
+    recurrent_kernel: Any
     gates: ClassVar[int]
     op: ClassVar[str]
     """The ONNX op for a whole sequence."""
@@ -251,5 +253,3 @@ class StackedRNNCells(Layer):
 
 def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
-
-

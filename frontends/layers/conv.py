@@ -83,7 +83,9 @@ class _Conv(Layer):
         self.padding, self.data_format = padding.lower(), checked(data_format)
         known = (*self.paddings, "causal") if self.rank == 1 else self.paddings
         if self.padding not in known:
-            raise IrkitError(f"layer '{self.name}': padding={padding!r} is not known", hint=f"it is {' or '.join(known)}")
+            raise IrkitError(
+                f"layer '{self.name}': padding={padding!r} is not known", hint=f"it is {' or '.join(known)}"
+            )
         self.activation = activations.get(activation)
         self.kernel_initializer, self.bias_initializer = kernel_initializer, bias_initializer
         self.kernel_regularizer, self.bias_regularizer = kernel_regularizer, bias_regularizer

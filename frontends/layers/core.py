@@ -71,7 +71,6 @@ class Dense(Layer):
 
     Args:
         units: the size of the last axis of the output.
-        lora_rank: not taken.
     """
 
     supports_masking = True
@@ -145,14 +144,14 @@ class EinsumDense(Layer):
         first, _, kernel = terms.partition(",")
         known = dict(_aligned(output, (None, *self.sizes)))
         known |= {letter: size for letter, size in _aligned(first, input_shape) if size is not None}
-        shape = [known.get(letter) for letter in kernel]
+        shape: list[Any] = [known.get(letter) for letter in kernel]
         self.kernel = self.add_weight(
             shape, self.kernel_initializer, name="kernel", regularizer=self.kernel_regularizer
         )
         if self.bias_axes is not None:
             letters = output.replace("...", "")
             begin = min(letters.index(axis) for axis in self.bias_axes)
-            bias = [known[axis] if axis in self.bias_axes else 1 for axis in letters[begin:]]
+            bias: list[Any] = [known[axis] if axis in self.bias_axes else 1 for axis in letters[begin:]]
             self.bias = self.add_weight(bias, self.bias_initializer, name="bias", regularizer=self.bias_regularizer)
 
     def call(self, inputs: Any) -> Any:

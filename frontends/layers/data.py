@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -67,7 +67,7 @@ def batches_of(
         FeedError: if there are more or fewer arrays than inputs or targets.
     """
     if callable(x):
-        return _function(model, x, class_weight)
+        return _function(model, cast("Callable[[int], Iterable[Any]]", x), class_weight)
     data = _named(x, model.input_names, "input")
     outputs = model.loss_outputs if y is not None else []
     targets = {o: "target" if len(outputs) == 1 else f"target/{o}" for o in outputs}

@@ -72,14 +72,14 @@ def _by_layers(every: list[Any], shapes: bool) -> str:
             came = ", ".join(map(_shape, node.input_shapes))
             lines.append(f"{came} → {sizes}" if came else sizes)
         boxes[id(layer)] = _Box(lines, rows[id(node)], "layer" if node.input_tensors else "input")
-    edges: list[tuple[_Box, _Box, str]] = []
+    edges: list[tuple[_Box, _Box]] = []
     known = {id(node) for node in every}
     for node in every:
         for layer, index in zip(node.inbound_layers, node.node_indices, strict=True):
             if layer is not None and id(layer._inbound_nodes[index]) in known:
-                edges.append((boxes[id(layer)], boxes[id(node.outbound_layer)], ""))
+                edges.append((boxes[id(layer)], boxes[id(node.outbound_layer)]))
     _place(list(boxes.values()), edges)
-    parts = [_arrow(a, c) for a, c, _ in edges] + [_rectangle(box) for box in boxes.values()]
+    parts = [_arrow(a, c, list(boxes.values())) for a, c in edges] + [_rectangle(box) for box in boxes.values()]
     return _svg(list(boxes.values()), parts)
 
 
@@ -93,7 +93,7 @@ def _with_nodes(every: list[Any], shapes: bool) -> str:
     row_of = {key: max(rows[id(node)] for node in calls) for key, calls in layers.items()}
     boxes: dict[int, _Box] = {}
     ovals: dict[int, _Box] = {}
-    edges: list[tuple[_Box, _Box, str]] = []
+    edges: list[tuple[_Box, _Box]] = []
     for key, calls in layers.items():
         for node in calls:
             boxes[id(node)] = _Box([f"node {node.index}"], 2 * row_of[key], "node")
@@ -101,8 +101,8 @@ def _with_nodes(every: list[Any], shapes: bool) -> str:
                 lines = [f"{node.outbound_layer.name}[{node.index}][{number}]"]
                 lines += [_shape(tensor.shape)] if shapes else []
                 ovals[id(tensor)] = _Box(lines, 2 * row_of[key] + 1, "tensor")
-                edges.append((boxes[id(node)], ovals[id(tensor)], ""))
-            edges += [(ovals[id(t)], boxes[id(node)], "") for t in node.input_tensors if id(t) in ovals]
+                edges.append((boxes[id(node)], ovals[id(tensor)]))
+            edges += [(ovals[id(t)], boxes[id(node)]) for t in node.input_tensors if id(t) in ovals]
     titles = {key: calls[0].outbound_layer for key, calls in layers.items()}
     groups = {key: [boxes[id(node)] for node in calls] for key, calls in layers.items()}
     for key, members in groups.items():
@@ -113,13 +113,13 @@ def _with_nodes(every: list[Any], shapes: bool) -> str:
     everything = [*boxes.values(), *ovals.values()]
     _place(everything, edges, bun=LINE + 8)
     parts = [_bun(members) for members in groups.values()]
-    parts += [_arrow(a, c) for a, c, _ in edges]
+    parts += [_arrow(a, c, everything) for a, c in edges]
     parts += [_title(titles[key], members) for key, members in groups.items()]
     parts += [_rectangle(box) for box in boxes.values()] + [_oval(box) for box in ovals.values()]
     return _svg(everything, parts)
 
 
-def _place(boxes: list[_Box], edges: list[tuple[_Box, _Box, str]], bun: float = 0.0) -> None:
+def _place(boxes: list[_Box], edges: list[tuple[_Box, _Box]], bun: float = 0.0) -> None:
     """Gives boxes their places: row by row, each as near as can be to the mean of what leads to it."""
     for box in boxes:
         box.width = max(box.width, max(len(line) for line in box.lines) * CHAR + 20)
@@ -128,7 +128,7 @@ def _place(boxes: list[_Box], edges: list[tuple[_Box, _Box, str]], bun: float = 
     for box in boxes:
         rows.setdefault(box.row, []).append(box)
     sources: dict[int, list[_Box]] = {}
-    for first, second, _ in edges:
+    for first, second in edges:
         sources.setdefault(id(second), []).append(first)
     y = MARGIN + bun
     for row in sorted(rows):
@@ -198,11 +198,21 @@ def _title(layer: Any, members: list[_Box]) -> str:
     )
 
 
-def _arrow(first: _Box, second: _Box) -> str:
+def _arrow(first: _Box, second: _Box, boxes: list[_Box]) -> str:
+    """From the bottom of one box to the top of another; around the right side where others stand between."""
     x1, y1, x2, y2 = first.centre, first.y + first.height, second.centre, second.y
-    if y2 <= y1:  # Back up, to a layer that was called before: around the right side.
-        side = max(first.x + first.width, second.x + second.width) + 24
-        path = f"M{x1:.1f} {y1:.1f} C{side:.1f} {y1 + 30:.1f} {side:.1f} {y2 - 30:.1f} {x2:.1f} {y2:.1f}"
+    low, high = sorted((x1, x2))
+    between = [b for b in boxes if min(first.row, second.row) < b.row < max(first.row, second.row)]
+    if second.row <= first.row or any(b.x <= high and b.x + b.width >= low for b in between):
+        side = max(b.x + b.width for b in (*between, first, second)) + 16
+        x1, y1, x2, y2 = (
+            first.x + first.width,
+            first.y + first.height / 2,
+            second.x + second.width,
+            second.y + second.height / 2,
+        )
+        path = f"M{x1:.1f} {y1:.1f} C{side:.1f} {y1:.1f} {side:.1f} {y1:.1f} {side:.1f} {(y1 + y2) / 2:.1f} "
+        path += f"C{side:.1f} {y2:.1f} {side:.1f} {y2:.1f} {x2:.1f} {y2:.1f}"
     else:
         half = (y1 + y2) / 2
         path = f"M{x1:.1f} {y1:.1f} C{x1:.1f} {half:.1f} {x2:.1f} {half:.1f} {x2:.1f} {y2:.1f}"

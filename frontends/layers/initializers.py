@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -86,7 +86,7 @@ class Identity(Initializer):
     gain: float = 1.0
 
     def draw(self, shape: tuple[int, ...]) -> Array:
-        return self.gain * np.eye(*shape)
+        return self.gain * np.eye(shape[0], shape[1])
 
 
 @dataclass
@@ -220,4 +220,4 @@ def get(what: Any) -> Callable[..., Array]:
         return found()
     if not callable(what):
         raise IrkitError(f"{what!r} is no initializer", hint="give a name, an Initializer, or a function of a shape")
-    return what
+    return cast("Callable[..., Array]", what)

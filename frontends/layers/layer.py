@@ -1,7 +1,7 @@
 """The base class of layers: weights, calls, and their records.
 
-A layer may be called on three kinds of values. On symbolic tensors the call is recorded as a node, and what comes out is
-found by building the layer's graph once aside. On values of a graph that is being built (inside another layer's
+A layer may be called on three kinds of values. On symbolic tensors the call is recorded as a node, and what comes out
+is found by building the layer's graph once aside. On values of a graph that is being built (inside another layer's
 ``call``) its ops go into that graph. On arrays it runs at once, on the NumPy backend.
 """
 
@@ -12,10 +12,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
-from xdsl.dialects.builtin import UNKNOWN_LOC, NameLoc
+from xdsl.dialects.builtin import UNKNOWN_LOC, NameLoc, StringAttr
 
 from irkit.errors import InferenceError, IrkitError
 from irkit.frontends.layers import initializers, regularizers
@@ -24,6 +24,7 @@ from irkit.frontends.layers.node import Tensor as Symbolic
 from irkit.frontends.layers.values import Trace, Variable, current_trace, tracing
 from irkit.ir.attributes import string
 from irkit.ir.builder import Builder, Tensor
+from irkit.ir.dtypes import dtype as dtype_
 from irkit.ir.types import Dim
 
 __all__ = ["Layer", "reset_names"]
@@ -65,6 +66,8 @@ class Layer:
 
     supports_masking = False
     transparent = False
+    """Whether its name is no part of the names of the weights within; of models."""
+    _given: dict[str, Any]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         self = super().__new__(cls)
@@ -290,7 +293,7 @@ class Layer:
             found = self._into_graph(map_structure(value, args), map_structure(value, kwargs))
             outputs = map_structure(lambda v: _symbol_of(v, trace, self.name), found)
         if record:
-            Node.record(self, args, kwargs, outputs)
+            Node.record(cast(Any, self), args, kwargs, outputs)
         return outputs
 
     def _at_once(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -314,7 +317,7 @@ class Layer:
         trace = current_trace()
         assert trace is not None
         before = trace.b.location
-        trace.b.location = NameLoc(string(self.path_in(trace)), UNKNOWN_LOC)
+        trace.b.location = NameLoc(cast(StringAttr, string(self.path_in(trace))), UNKNOWN_LOC)
         try:
             if not self.built:
                 self._build(args)
@@ -373,14 +376,16 @@ class Layer:
         layer.built = True
 
     def _cast(self, value: Any) -> Any:
-        if isinstance(value, Tensor) and value.dtype is not None and value.dtype.kind in ("float", "bfloat"):
-            if value.dtype.name != self.compute_dtype:
-                made = value.builder.Cast(value, to=_code(self.compute_dtype))
-                trace = current_trace()
-                if trace is not None and value.ssa in trace.masks:
-                    trace.masks[made.ssa] = trace.masks[value.ssa]
-                return made
-        return value
+        """A float in the dtype that the layer computes in, with the mask that it had; all else as it is."""
+        if not isinstance(value, Tensor) or value.dtype is None or not value.dtype.is_float:
+            return value
+        if value.dtype.name == self.compute_dtype:
+            return value
+        made = value.builder.Cast(value, to=dtype_(self.compute_dtype).code)
+        trace = current_trace()
+        if trace is not None and value.ssa in trace.masks:
+            trace.masks[made.ssa] = trace.masks[value.ssa]
+        return made
 
 
 def run_once(trace: Trace, feeds: Mapping[str, Any], results: Sequence[Tensor]) -> list[Any]:
@@ -408,12 +413,6 @@ def _tensors(structure: Any) -> list[Tensor]:
     found: list[Tensor] = []
     map_structure(lambda item: found.append(item) if isinstance(item, Tensor) else None, structure)
     return found
-
-
-def _code(name: str) -> int:
-    from irkit.ir.dtypes import dtype
-
-    return dtype(name).code
 
 
 def _attach(trace: Trace, outputs: Any, masks: Any) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from irkit.dialects.onnx import OnnxOp
 from irkit.errors import IrkitError
 from irkit.ir.builder import Tensor
 
-__all__ = ["before_channels", "behind_channels", "checked", "rank_of", "sized", "tuple_of"]
+__all__ = ["before_channels", "behind_channels", "checked", "elementwise", "rank_of", "sized", "tuple_of"]
 
 
 def rank_of(x: Tensor) -> int:
@@ -35,6 +37,20 @@ def before_channels(x: Tensor, data_format: str) -> Tensor:
     if data_format == "channels_first" or rank < 3:
         return x
     return x.builder.Transpose(x, perm=[0, *range(2, rank), 1])
+
+
+def elementwise(function: Callable[..., Tensor], *values: Tensor) -> Tensor:
+    """A function that treats every place by itself, in front of the transposes of its operands if all have the same.
+
+    So the transposes around the convolutions before and behind meet, and cancel out.
+    """
+    ops = [v.ssa.owner for v in values]
+    perms = {tuple(op.attr("perm") or ()) if isinstance(op, OnnxOp) and op.op_type == "Transpose" else () for op in ops}
+    if len(perms) != 1 or () in perms:
+        return function(*values)
+    perm = list(perms.pop())
+    made = function(*(v.builder.wrap(op.operands[0]) for v, op in zip(values, ops, strict=True)))  # pyright: ignore[reportAttributeAccessIssue]
+    return made.builder.Transpose(made, perm=perm)
 
 
 def checked(data_format: str | None) -> str:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from irkit.errors import IrkitError
 from irkit.frontends.layers.layer import Layer
-from irkit.frontends.layers.layout import rank_of
+from irkit.frontends.layers.layout import elementwise, rank_of
 from irkit.ir.builder import Tensor
 from irkit.ir.dtypes import dtype
 
@@ -27,7 +27,9 @@ class _Merge(Layer):
 
     def merge(self, inputs: list[Tensor]) -> Tensor:
         """What the layer gives for inputs of one rank."""
-        return reduce(lambda a, c: a.builder.op(self.op, a, c), inputs)
+        if len({v.shape for v in inputs}) > 1:
+            return reduce(lambda a, c: a.builder.op(self.op, a, c), inputs)
+        return elementwise(lambda *values: reduce(lambda a, c: a.builder.op(self.op, a, c), values), *inputs)
 
     def compute_mask(self, inputs: Any, mask: Any) -> Any:
         masks = [m for m in mask or () if m is not None]

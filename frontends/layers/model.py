@@ -111,9 +111,9 @@ class Model(Trainable):
         self._outgoing: dict[str, Symbolic] | None = None
         if inputs is not None:
             self._nodes = _nodes_between(flatten(inputs), flatten(outputs))
-            for node in self._nodes:
-                if node.outbound_layer not in self._sublayers:
-                    self._sublayers.append(node.outbound_layer)
+            for layer in [*self.input_layers, *(node.outbound_layer for node in self._nodes)]:
+                if layer not in self._sublayers:
+                    self._sublayers.append(layer)
             self.built = True
 
     @property
@@ -123,8 +123,9 @@ class Model(Trainable):
 
     @property
     def input_layers(self) -> list[Layer]:
-        """The layers of the inputs."""
-        return [t._keras_history[0] for t in flatten(self.inputs) if t._keras_history is not None]
+        """The layers of those inputs that are ``Input``s; a model may begin in the middle of another as well."""
+        past = [t._keras_history for t in flatten(self.inputs)]
+        return [p[0] for p in past if p is not None and isinstance(p[0], InputLayer)]
 
     def get_layer(self, name: str) -> Layer:
         """The layer of a name."""
@@ -135,7 +136,7 @@ class Model(Trainable):
 
     def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
         """Runs the layers in the order in which they need each other."""
-        given = [v for v in _values_in(inputs, self.inputs)]
+        given = _values_in(inputs, self.inputs)
         known: dict[int, Tensor] = dict(zip(map(id, flatten(self.inputs)), given, strict=True))
 
         def value(item: Any) -> Any:
@@ -382,7 +383,11 @@ def _values_in(values: Any, like: Any) -> list[Any]:
 
 def _names(symbols: Any) -> list[str]:
     if isinstance(symbols, Mapping):
-        return [name if len(flatten(item)) == 1 else f"{name}/{i}" for name, item in symbols.items() for i, _ in enumerate(flatten(item))]
+        return [
+            name if len(flatten(item)) == 1 else f"{name}/{i}"
+            for name, item in symbols.items()
+            for i, _ in enumerate(flatten(item))
+        ]
     return [t.name for t in flatten(symbols)]
 
 
@@ -454,7 +459,7 @@ class Sequential(Model):
 
     def get_config(self) -> dict[str, Any]:
         """The layers."""
-        first = [] if self.inputs is None else [self.inputs._keras_history[0]]
+        first = [] if self.inputs is None else self.input_layers
         return {"name": self.name, "layers": [to_config(layer) for layer in [*first, *self._stack]]}
 
     def add(self, layer: Any) -> None:

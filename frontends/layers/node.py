@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from irkit.ir.types import Dim
 
@@ -149,15 +149,15 @@ class Node:
         )
         for index, tensor in enumerate(made):
             tensor._keras_history = (layer, len(layer._inbound_nodes), index)
-        layer._inbound_nodes.append(node)
+        layer._inbound_nodes.append(cast(Any, node))
         for inbound in {id(x): x for x in node.inbound_layers if x is not None}.values():
-            inbound._outbound_nodes.append(node)
+            inbound._outbound_nodes.append(cast(Any, node))
         return node
 
     @property
     def index(self) -> int:
         """Which call of its layer this is."""
-        return self.outbound_layer._inbound_nodes.index(self)
+        return self.outbound_layer._inbound_nodes.index(cast(Any, self))
 
     def describe(self) -> str:
         """The node for people: a line per field."""

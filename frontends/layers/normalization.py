@@ -90,7 +90,13 @@ class BatchNormalization(Layer):
         size = self.moving_mean.shape
         gamma = np.ones(size, np.float32) if self.gamma is None else self.gamma
         beta = np.zeros(size, np.float32) if self.beta is None else self.beta
-        operands = (x, wide(b.wrap(b.tensor(gamma))), wide(b.wrap(b.tensor(beta))), self.moving_mean, self.moving_variance)
+        operands = (
+            x,
+            wide(b.wrap(b.tensor(gamma))),
+            wide(b.wrap(b.tensor(beta))),
+            self.moving_mean,
+            self.moving_variance,
+        )
         options = {"epsilon": self.epsilon, "momentum": self.momentum}
         if training:
             y, mean, variance = b.BatchNormalization(*operands, training_mode=1, outputs=3, **options)
@@ -112,7 +118,7 @@ class BatchNormalization(Layer):
         apart = x - mean
         variance = b.ReduceSum(apart * apart * weight, axes, keepdims=1) / total
         for moving, found in ((self.moving_mean, mean), (self.moving_variance, variance)):
-            moving.assign(moving * self.momentum + b.Reshape(found, [-1]) * (1 - self.momentum))
+            moving.assign(b.Mul(moving, self.momentum) + b.Reshape(found, [-1]) * (1 - self.momentum))
         y = apart / b.Sqrt(variance + self.epsilon)
         y = y if self.gamma is None else y * along(x, self.gamma, [axis])
         return self._cast(y if self.beta is None else y + along(x, self.beta, [axis]))
@@ -288,6 +294,9 @@ class Normalization(Layer):
             kind = self.variable_dtype
             given = (np.asarray(v, kind) for v in (self._mean, self._variance))
             self.mean, self.variance = (np.broadcast_to(v, shape) for v in given)
+
+    mean: Any
+    variance: Any
 
     def adapt(self, data: Any) -> None:
         """Finds mean and variance of data."""

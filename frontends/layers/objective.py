@@ -164,8 +164,13 @@ class Objective:
             value = loss(b, target, prediction, _product(given, _scaled(mask)))
             _name(value, f"{name}/loss")
             for kind, weight in (("metrics", mask), ("weighted_metrics", _product(given, mask))):
-                asked = per_output(getattr(self.compiled, kind), self.model.loss_outputs, kind, lists=True).get(name, ())
-                found = [_suited(m, loss, target, prediction) for m in (asked if isinstance(asked, list | tuple) else [asked])]
+                asked = per_output(getattr(self.compiled, kind), self.model.loss_outputs, kind, lists=True).get(
+                    name, ()
+                )
+                found = [
+                    _suited(m, loss, target, prediction)
+                    for m in (asked if isinstance(asked, list | tuple) else [asked])
+                ]
                 if weight is not None and found:
                     _name(b.Identity(weight), f"{name}/{kind}/weight")
                     found = [_Weighted(m, f"{name}/{kind}/weight", m.name, m.classes) for m in found]
@@ -193,11 +198,8 @@ class Objective:
         return b.input(self._input("sample_weight", name), tensor("float32", shape))
 
     def _penalized(self, trace: Trace, total: Tensor | None) -> Tensor:
-        parts = list(trace.losses)
-        for variable in self.model.trainable_weights:
-            if variable.regularizer is not None and variable in trace.names:
-                parts.append(variable.regularizer(trace.b, trace.value(variable)))
-        for part in parts:
+        held = [v for v in self.model.trainable_weights if v.regularizer is not None and v in trace.names]
+        for part in [*trace.losses, *(v.regularizer(trace.b, trace.value(v)) for v in held)]:
             part = trace.b.Cast(part, to=dtype("float32").code)
             total = part if total is None else total + part
         assert total is not None

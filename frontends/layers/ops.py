@@ -6,6 +6,7 @@ Every ONNX op is one by its name (``ops.Relu(x)``, ``ops.Concat(a, b, axis=1)``)
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,7 +29,7 @@ def builder_of(*values: Value) -> Builder:
     """
     builders = [v.builder for v in values if isinstance(v, Tensor)]
     if builders:
-        return max(builders, key=lambda b: b.depth)
+        return builtins.max(builders, key=lambda b: b.depth)
     trace = current_trace()
     if trace is None:
         raise IrkitError("an op of layers.ops is made outside of a layer's call", hint="call a layer")

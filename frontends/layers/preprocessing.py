@@ -34,7 +34,8 @@ def resized(x: Tensor, interpolation: str, *, sizes: Any = None, scales: Any = N
         options |= {"cubic_coeff_a": -0.5, "exclude_outside": 1}
     if scales is not None:
         return b.Resize(x, None, scales, **options)
-    return b.Resize(x, None, None, np.asarray(sizes, np.int64), axes=[2, 3], **options)
+    whole = b.Concat(b.Shape(x, start=0, end=2), b.constant(np.asarray(sizes, np.int64)), axis=0)
+    return b.Resize(x, None, None, whole, **options)
 
 
 class Rescaling(Layer):
@@ -88,7 +89,7 @@ class Resizing(Layer):
 
 
 def _known(x: Tensor, name: str) -> tuple[int, int]:
-    height, width = (x.shape or ())[2:]
+    height, width = list(x.shape or ())[2:]
     if not isinstance(height, int) or not isinstance(width, int):
         raise IrkitError(f"layer '{name}' needs to know height and width")
     return height, width
@@ -142,7 +143,7 @@ class CategoryEncoding(Layer):
         inputs = b.Cast(inputs, to=dtype("int64").code)
         rank, kind = rank_of(inputs), dtype(self.compute_dtype)
         if self.output_mode == "one_hot":
-            inputs = b.Squeeze(inputs, [-1]) if rank and (inputs.shape or ())[-1] == 1 else inputs
+            inputs = b.Squeeze(inputs, [-1]) if rank and list(inputs.shape or ())[-1] == 1 else inputs
         classes = b.constant(np.arange(self.num_tokens, dtype=np.int64))
         hot = b.Cast(b.Equal(b.Unsqueeze(inputs, [-1]), classes), to=kind.code)
         if self.output_mode == "one_hot":

@@ -43,7 +43,10 @@ def dropped(x: Tensor, rate: float, shape: Any = None, seed: int | None = None) 
 def partial_shape(x: Tensor, sizes: Any) -> Tensor:
     """A shape of numbers, with the value's own sizes where one is None."""
     b = x.builder
-    parts = [b.Shape(x, start=i, end=i + 1) if d is None else b.constant(np.asarray([d], np.int64)) for i, d in enumerate(sizes)]
+    parts = [
+        b.Shape(x, start=i, end=i + 1) if d is None else b.constant(np.asarray([d], np.int64))
+        for i, d in enumerate(sizes)
+    ]
     return b.Concat(*parts, axis=0)
 
 

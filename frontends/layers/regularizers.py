@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from irkit.errors import IrkitError
-from irkit.passes.training.regularizers import L1, L2, L1L2, Regularizer
+from irkit.passes.training.regularizers import L1, L1L2, L2, Regularizer
 
 __all__ = ["L1", "L1L2", "L2", "get", "names"]
 
@@ -38,4 +38,4 @@ def get(what: Any) -> Regularizer | None:
         return found()
     if what is not None and not callable(what):
         raise IrkitError(f"{what!r} is no regularizer", hint="give a name, or a function of a builder and a weight")
-    return what
+    return cast("Regularizer | None", what)

@@ -157,7 +157,7 @@ class _ZeroPadding(_Spatial):
 
     def call(self, inputs: Any) -> Any:
         rank, axes = rank_of(inputs), self._axes()
-        sides = {axis: pair for axis, pair in zip(axes, self.padding, strict=True)}
+        sides = dict(zip(axes, self.padding, strict=True))
         pads = [sides.get(axis, (0, 0))[side] for side in (0, 1) for axis in range(rank)]
         return inputs.builder.Pad(inputs, pads, mode="constant")
 

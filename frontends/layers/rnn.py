@@ -176,9 +176,7 @@ _ORDER = {"RNN": (0,), "LSTM": (0, 3, 1, 2), "GRU": (0, 1, 2)}
 """Where ONNX's gates stand among Keras's: LSTM has input, output, forget, cell."""
 
 
-def _one_op(
-    cell: Any, x: Tensor, states: list[Tensor], masks: Any, backwards: bool
-) -> tuple[Tensor, list[Tensor]]:
+def _one_op(cell: Any, x: Tensor, states: list[Tensor], masks: Any, backwards: bool) -> tuple[Tensor, list[Tensor]]:
     """One RNN, LSTM or GRU op over the sequence; the outputs in the order in which they are made."""
     b = x.builder
     if masks and "input" in masks:
@@ -245,7 +243,7 @@ class _Recurrent(RNN):
     @property
     def units(self) -> int:
         """The size of the output."""
-        return self.cell.units
+        return self.cell.output_size
 
 
 class SimpleRNN(_Recurrent):

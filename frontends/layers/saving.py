@@ -97,7 +97,9 @@ def find(name: str) -> Any:
     if not inner:
         found = _REGISTERED.get(name)
         if found is None:
-            raise IrkitError(f"nothing is registered as '{name}'", hint="decorate it with @layers.register before loading")
+            raise IrkitError(
+                f"nothing is registered as '{name}'", hint="decorate it with @layers.register before loading"
+            )
         return found
     if not home.startswith("irkit."):
         raise IrkitError(f"the configuration names '{name}', which is not irkit's")
@@ -114,7 +116,9 @@ def functional_config(model: Any) -> dict[str, Any]:
     """The layers of a functional model, and its nodes: tensors as (layer, call, tensor), all by number."""
     from irkit.frontends.layers.node import Tensor, flatten, map_structure
 
-    nodes = [*dict.fromkeys(t._keras_history[0]._inbound_nodes[t._keras_history[1]] for t in flatten(model.inputs))]
+    nodes = [layer._inbound_nodes[0] for layer in model.input_layers]
+    if len(nodes) < len(flatten(model.inputs)):
+        raise IrkitError(f"the model '{model.name}' begins in the middle of another", hint="give it inputs of its own")
     nodes += model._nodes
     layers = list(dict.fromkeys(node.outbound_layer for node in nodes))
     places: dict[int, list[int]] = {}
@@ -129,7 +133,11 @@ def functional_config(model: Any) -> dict[str, Any]:
         "name": model.name,
         "layers": [to_config(layer) for layer in layers],
         "nodes": [
-            {"layer": layers.index(node.outbound_layer), "args": tensors(node.structure[0]), "kwargs": tensors(node.structure[1])}
+            {
+                "layer": layers.index(node.outbound_layer),
+                "args": tensors(node.structure[0]),
+                "kwargs": tensors(node.structure[1]),
+            }
             for node in nodes
         ],
         "inputs": tensors(model.inputs),
@@ -149,7 +157,7 @@ def functional_model(config: Mapping[str, Any]) -> Any:
         match item:
             case {"tensor": [node, index]}:
                 return made[node][index]
-            case list():
+            case list() | tuple():
                 return [tensors(value) for value in item]
             case Mapping() if not item.keys() & {"layer", "function", "object", "array"}:
                 return {key: tensors(value) for key, value in item.items()}
@@ -207,7 +215,10 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
     text = json.dumps({"format": "irkit.layers", "version": 1, "model": to_config(model), "inputs": spec}, indent=1)
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as file:
-        for name, data in (("config.json", text.encode()), ("weights.safetensors", safetensors_bytes(_numbered(model)))):
+        for name, data in (
+            ("config.json", text.encode()),
+            ("weights.safetensors", safetensors_bytes(_numbered(model))),
+        ):
             file.writestr(zipfile.ZipInfo(name), data)
     write_atomically(path, [buffer.getvalue()])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -128,7 +128,9 @@ class Trainable(Layer):
             IrkitError: if it was not called.
         """
         if self._compiled is None:
-            raise IrkitError(f"the model '{self.name}' is not compiled", hint="call model.compile(optimizer, loss) first")
+            raise IrkitError(
+                f"the model '{self.name}' is not compiled", hint="call model.compile(optimizer, loss) first"
+            )
         return self._compiled
 
     @property
@@ -151,7 +153,7 @@ class Trainable(Layer):
     def learning_rate(self, value: float) -> None:
         if self._run is not None:
             self._run.put({"learning_rate": value})
-        self.compiled.state["learning_rate"] = np.float32(value)
+        self.compiled.state["learning_rate"] = np.asarray(value, np.float32)
 
     def objective(self, weights: Mapping[str, int] | None = None) -> Objective:
         """The training step, and what it has to do with the layers.
@@ -162,7 +164,7 @@ class Trainable(Layer):
         key = tuple(sorted((weights or {}).items()))
         found = self.compiled.objectives
         if key not in found:
-            found[key] = Objective(self, self.compiled, dict(weights or {}))
+            found[key] = Objective(self, cast(Any, self.compiled), dict(weights or {}))
         return found[key]
 
     def training_step(self) -> Any:
@@ -329,7 +331,7 @@ class Trainable(Layer):
         if kept is None or len(kept[0]) != len(held) or any(a is not b for a, b in zip(kept[0], held, strict=True)):
             traced = self.traced(False)
             module = optimize(traced.module(), "lift-state")
-            options = {} if c is None or c.threads is None else {"threads": c.threads}
+            options: dict[str, Any] = {} if c is None or c.threads is None else {"threads": c.threads}
             if backend == "onnxruntime":
                 options["device"] = "cpu" if c is None else c.device
             by_name = {name: variable for variable, name in traced.trace.names.items()}
@@ -343,12 +345,10 @@ class Trainable(Layer):
 
 def _first(x: Any) -> Any:
     """The data that says what goes in; a function of the epoch is asked for its first batch."""
-    return next(iter(x(0)))[0] if callable(x) else x
+    return next(iter(cast(Any, x)(0)))[0] if callable(x) else x
 
 
 def _given(logs: dict[str, float], as_dict: bool) -> Any:
     if as_dict:
         return logs
     return next(iter(logs.values())) if len(logs) == 1 else list(logs.values())
-
-

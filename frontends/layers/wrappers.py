@@ -41,7 +41,12 @@ class Bidirectional(Wrapper):
     supports_masking = True
 
     def __init__(
-        self, layer: Any, merge_mode: str | None = "concat", weights: Any = None, backward_layer: Any = None, **options: Any
+        self,
+        layer: Any,
+        merge_mode: str | None = "concat",
+        weights: Any = None,
+        backward_layer: Any = None,
+        **options: Any,
     ) -> None:
         super().__init__(layer, **options)
         if merge_mode is not None and merge_mode != "concat" and merge_mode not in _MERGED:
@@ -122,6 +127,10 @@ class TimeDistributed(Wrapper):
         first = b.Shape(inputs, start=0, end=2)
 
         def back(value: Any) -> Any:
-            return b.Reshape(value, b.Concat(first, b.Shape(value, start=1), axis=0)) if isinstance(value, Tensor) else value
+            return (
+                b.Reshape(value, b.Concat(first, b.Shape(value, start=1), axis=0))
+                if isinstance(value, Tensor)
+                else value
+            )
 
         return map_structure(back, found)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, cast
 
-from irkit.errors import UnsupportedError
+from irkit.errors import IrkitError, UnsupportedError
 
 if TYPE_CHECKING:
     from irkit.backends.base import Executable
@@ -44,6 +44,15 @@ def compile(module: Any, backend: str = "numpy", **options: Any) -> Executable:
     Raises:
         UnsupportedError: if there is no such backend or option, or the backend cannot run the module, and why.
     """
+    return compiler(backend, options)(_expanded(module_of(module)), **options)
+
+
+def compiler(backend: str, options: Iterable[str] = ()) -> Callable[..., Executable]:
+    """The function of a backend that makes a module ready to run; it takes these options.
+
+    Raises:
+        UnsupportedError: if there is no such backend or option.
+    """
     function = _find(backend)
     parameters = inspect.signature(function).parameters
     if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
@@ -53,7 +62,7 @@ def compile(module: Any, backend: str = "numpy", **options: Any) -> Executable:
                 raise UnsupportedError(
                     f"the backend '{backend}' has no option '{name}'", hint=_known("its options are", name, known)
                 )
-    return function(_expanded(module_of(module)), **options)
+    return function
 
 
 def module_of(what: Any) -> Module:
@@ -61,12 +70,21 @@ def module_of(what: Any) -> Module:
 
     Frontends stand above backends, so their expressions say it themselves: ``what.__irkit_module__(group)`` gives the
     module whose outputs are ``what``, or all of the list or dict ``group`` in which it stands.
+
+    Raises:
+        IrkitError: if it stands for none.
     """
     group = what if isinstance(what, list | tuple | dict) else None
     members: Any = [what] if group is None else group.values() if isinstance(group, dict) else group
     for member in members:
         if hasattr(member, "__irkit_module__"):
             return member.__irkit_module__(group)
+    if not hasattr(what, "func"):
+        found = f"a {type(what).__name__} of {len(what)}" if group is not None else repr(what)
+        raise IrkitError(
+            f"there is nothing to run in {found}",
+            hint="give a Module (ik.load reads one from a file), an expression of the DSL, or a list or dict of them",
+        )
     return cast("Module", what)
 
 

@@ -183,15 +183,25 @@ class Executable(ABC):
 
 
 def _check_expressions(symbols: Mapping[str, tuple[int, str]]) -> None:
-    """Sizes that are declared as expressions, such as ``past + 1``, are what the other sizes make them."""
-    for text, (found, label) in symbols.items():
-        if text.isidentifier():
-            continue
-        expected = dims.evaluate(text, {name: size for name, (size, _) in symbols.items() if name != text})
-        if expected is not None and expected != found:
-            names = [name for name in dims.symbols_in(text) if name in symbols]
-            given = ", ".join(f"'{name}' is {symbols[name][0]} in {symbols[name][1]}" for name in names)
-            raise FeedError(f"'{text}' is {found} in {label}, expected {expected}", hint=f"{given}")
+    """Sizes that are declared as expressions, such as ``past + 1``, are what the other sizes make them.
+
+    A symbol that stands in expressions alone is found from one that is linear in it.
+    """
+    compound = [text for text in symbols if not text.isidentifier() and dims.symbols_in(text) != [text]]
+    if not compound:
+        return
+    known = {text: found for text, (found, _) in symbols.items() if text not in compound}
+    # Each round may make one more symbol known, which another expression needs.
+    for text in compound * len(compound):
+        found, label = symbols[text]
+        solved = dims.solve(text, found, known)
+        if solved is None:
+            expected = dims.evaluate(text, known)
+            names = [name for name in dims.symbols_in(text) if name in known]
+            given = ", ".join(f"'{name}' is {known[name]}" for name in names)
+            told = f"'{text}' cannot be {found}" if expected is None else f"'{text}' is {found}, expected {expected}"
+            raise FeedError(f"{label}: {told}", hint=given or "sizes are numbers from 0 on")
+        known.update(solved)
 
 
 def _checked(value: Any, value_type: Attribute, label: str, symbols: dict[str, tuple[int, str]]) -> Any:

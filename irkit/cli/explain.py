@@ -14,11 +14,10 @@ __all__ = ["run"]
 
 def run(args: Namespace) -> int:
     """Runs the command."""
-    module, _ = read(args.model)
+    source, _ = read(args.model)
     pipeline = args.passes if args.passes is not None else None if args.level is None else f"O{args.level}"
-    if pipeline is not None:
-        module = optimize(module, pipeline, target_opset=args.target_opset)
-    found = explain(module, args.node)
+    module = source if pipeline is None else optimize(source, pipeline, target_opset=args.target_opset)
+    found = explain(module, args.node, source=source)
     if args.json:
         print_json({"model": args.model, "pipeline": pipeline or "", **found.to_json()})
     else:

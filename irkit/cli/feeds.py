@@ -48,8 +48,13 @@ def _load(path: str) -> Any:
     try:
         return np.load(path, allow_pickle=False)
     except _UNREADABLE as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else _reason(error)
         raise LoadError(f"cannot read '{path}': {reason}", hint="expected a file as numpy.save writes it") from None
+
+
+def _reason(error: Exception) -> str:
+    """NumPy's, which for what is no array of numbers or strings speaks of its own options."""
+    return "it is no file of plain arrays" if "pickle" in str(error) else str(error)
 
 
 def _read_npz(path: str) -> dict[str, Any]:
@@ -60,7 +65,7 @@ def _read_npz(path: str) -> dict[str, Any]:
         try:
             return {name: archive[name] for name in archive.files}
         except _UNREADABLE as error:
-            raise LoadError(f"cannot read '{path}': {error}") from None
+            raise LoadError(f"cannot read '{path}': {_reason(error)}") from None
 
 
 def _with_dtype(value: Any, value_type: Attribute | None) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 import irkit as ik
 from irkit.cli.feeds import read_feeds
+from irkit.cli.hints import in_flags
 from irkit.cli.models import STDIO, check_output, read, write
 from irkit.cli.show import facts, heading, print_json, table
 from irkit.errors import IrkitError
@@ -15,9 +16,28 @@ from irkit.passes.training import TrainingStep
 
 __all__ = ["run"]
 
+WORDS = {
+    "name one with outputs=, or give a loss for each: loss={output: loss}": "name one with --outputs",
+    "; a rate that is to change while a run goes on is schedules.Adjustable": "",
+    "; the loss's ignore_index= names a label that is to count for nothing": "",
+    "resume=False": "--restart",
+    "packed=True": "--packed",
+    "leave it out of trainable": "leave it out of --trainable",
+    "that trainable names": "that --trainable names",
+    "ClipByGlobalNorm": "--clip",
+    "learning_rate=": "--learning-rate ",
+    "weight_decay=": "--weight-decay ",
+    "ema=": "--ema ",
+}
+
 
 def run(args: Namespace) -> int:
     """Runs the command."""
+    with in_flags(WORDS):
+        return _run(args)
+
+
+def _run(args: Namespace) -> int:
     _check(args)
     module, _ = read(args.model)
     chosen = {"learning_rate": args.learning_rate, "weight_decay": args.weight_decay}
@@ -62,6 +82,11 @@ def _check(args: Namespace) -> None:
     given = [name for name, value in {**needs, "--log-csv": args.log_csv}.items() if value is not None]
     if args.data is None and given:
         raise IrkitError(f"{given[0]} is for training, but there is no --data")
+    if args.data is not None and args.output is args.checkpoint is args.log_csv is None:
+        raise IrkitError(
+            "nothing would be left of the training",
+            hint="give -o FILE for the trained model, --checkpoint or --log-csv",
+        )
     if args.json and args.output == STDIO:
         raise IrkitError("--json and -o - would both print to standard output", hint="write the module to a file")
     if args.output is not None:

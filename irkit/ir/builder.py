@@ -30,8 +30,8 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
-from irkit.errors import InferenceError, IrkitError
-from irkit.ir.attributes import string
+from irkit.errors import InferenceError, IrkitError, VerifyError
+from irkit.ir.attributes import string, text_of
 from irkit.ir.constants import TensorAttr, constant
 from irkit.ir.dtypes import BY_NAME, DType, dtype
 from irkit.ir.location import describe, fused, source_location
@@ -163,7 +163,7 @@ def _is_bool(value: Tensor) -> bool:
 
 def _taken(value: Values, builder: Builder) -> Values:
     """What an operand is taken for: one with ``__irkit_value__`` says so itself, given the builder."""
-    take = None if isinstance(value, Tensor) else getattr(type(value), "__irkit_value__", None)
+    take = None if isinstance(value, Tensor) else getattr(cast(object, type(value)), "__irkit_value__", None)
     return value if take is None else take(value, builder)
 
 
@@ -271,6 +271,14 @@ class Builder:
         """Makes a value an output of the graph."""
         self._outputs.append((value_of(value), {NAME: string(name)}))
 
+    def _check_names(self) -> None:
+        """In ONNX a name is one value's, so an output is called like an input only where it is that."""
+        inputs = {entry[NAME]: arg for entry, arg in zip(self._inputs, self.block.args, strict=True)}
+        for value, entry in self._outputs:
+            if inputs.get(entry[NAME], value) is not value:
+                name = text_of(entry[NAME])
+                raise VerifyError(f"an input and an output are both called '{name}'", hint="rename one of them")
+
     def module(self) -> Module:
         """The finished module, verified. A builder makes one.
 
@@ -278,7 +286,8 @@ class Builder:
             VerifyError: if something in it is not right.
         """
         if self.block.parent is not None:
-            raise IrkitError("this builder has made its module already", hint="keep it: m = b.module(); m.clone() copies")
+            raise IrkitError("this builder has made its module already", hint="keep it: m = b.module(), then m.clone()")
+        self._check_names()
         values = [value for value, _ in self._outputs]
         self.block.add_op(ReturnOp(*values))
         region = Region(self.block)

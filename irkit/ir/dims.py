@@ -33,6 +33,7 @@ __all__ = [
     "mod",
     "mul",
     "product",
+    "solve",
     "sub",
     "substitute",
     "symbols_in",
@@ -494,6 +495,29 @@ def _substituted(atom: Atom, sizes: Mapping[str, Dim]) -> Expr:
     if atom.kind in ("//", "%") and b.constant == 0:
         raise ZeroDivisionError
     return _RULES[atom.kind](a, b)
+
+
+def solve(dim: Dim, size: int, known: Mapping[str, int]) -> dict[str, int] | None:
+    """What a size's symbols are if it is a number: those that follow, where one is unknown and it is linear in that.
+
+    Returns:
+        the symbols that are known now, none where that can't be told; None if the size cannot be that number.
+    """
+    rest = substitute(dim, known)
+    if isinstance(rest, int):
+        return {} if rest == size else None
+    low, high = bounds(rest)
+    if (low is not None and size < low) or (high is not None and size > high):
+        return None
+    names = symbols_in(rest)
+    if rest is None or len(names) != 1:
+        return {}
+    terms = dict(_expr(rest).terms)
+    constant, factor = terms.pop((), 0), terms.pop((names[0],), 0)
+    if terms or not factor:
+        return {}
+    value, left = divmod(size - constant, factor)
+    return None if left or value < 0 else {names[0]: value}
 
 
 def evaluate(dim: Dim, sizes: Mapping[str, int]) -> int | None:

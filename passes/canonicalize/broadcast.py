@@ -38,7 +38,7 @@ def _expanded(value: SSAValue) -> OnnxOp | None:
 @rule(*_BROADCASTING, *_UNARY, _SCALE)
 def elementwise_of_expands(op: OnnxOp, rw: Rewriter) -> bool:
     """Add(Expand(x, s), Expand(y, s)) is Expand(Add(x, y), s); a constant of one element may stand for one of them."""
-    expands = [_expanded(value) for value in op.operands]
+    expands = [*map(_expanded, op.operands)]
     found = [e for e in expands if e is not None]
     if not found or any(e.operands[1] is not found[0].operands[1] for e in found):
         return False
@@ -57,8 +57,9 @@ def expand_into_broadcast(op: OnnxOp, rw: Rewriter) -> bool:
     shape = op.results[0].type
     for place, value in enumerate(op.operands):
         repeated = _repeated(value)
-        others = [other for i, other in enumerate(op.operands) if i != place]
-        if repeated is not None and any(same_shape(other.type, shape) for other in others):
+        if repeated is None:
+            continue
+        if any(same_shape(other.type, shape) for i, other in enumerate(op.operands) if i != place):
             operands = [*op.operands]
             operands[place] = repeated
             rw.replace(op, [_copy(op, operands, rw, [op]).results[0]])

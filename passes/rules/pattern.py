@@ -14,7 +14,8 @@ is how ``irkit.testing.check_rule`` gets its graphs. Its parameters are the patt
 ``*, attrs=attributes()``              all attributes of one op that the pattern does not name, for ``**attrs``
 =====================================  ==========================================================================
 
-A number stands for a constant that holds it everywhere; ``near(1.702)`` for one that holds it to a few roundings. An
+A number stands for a constant that holds it everywhere; ``near(1.702)`` for one that holds it to a few roundings; a
+list or array for a constant of this shape and these elements. An
 attribute that a pattern does not name must have its default. An operand given as None must be absent.
 """
 
@@ -224,7 +225,13 @@ class _Tracer:
     def _operand(self, given: Any) -> Any:
         if given is None:
             return None
-        return given.ssa if isinstance(given, Tensor) else Literal(given)
+        if isinstance(given, Tensor):
+            return given.ssa
+        array: np.ndarray[Any, Any] = np.asarray(given)
+        if array.dtype.kind in "USOc":
+            raise TypeError(f"a pattern takes values, numbers and arrays of numbers as operands, not {given!r}")
+        # A number stays what it is: one with any shape, or a near one.
+        return Literal(array if isinstance(given, list | tuple) else given)
 
     def _tensor(self, what: Any) -> Tensor:
         return Tensor(what, cast(Builder, self))

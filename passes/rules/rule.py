@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from xdsl.ir import Operation, SSAValue
@@ -14,7 +14,7 @@ from xdsl.pattern_rewriter import PatternRewriter, RewritePattern
 
 from irkit.dialects.onnx import OnnxOp, op_class
 from irkit.dialects.onnx.values import constant_of
-from irkit.errors import InferenceError
+from irkit.errors import InferenceError, PassError
 from irkit.ir.builder import Builder, Tensor
 from irkit.ir.location import fused
 from irkit.ir.module import Module
@@ -22,6 +22,7 @@ from irkit.ir.names import DOC, META, NAME, metadata_of, set_metadata
 from irkit.ir.op import TensorOp
 from irkit.ir.types import UnknownType, tensor_info
 from irkit.opsets.lowering import can_lower
+from irkit.passes.registry import suggestion
 from irkit.passes.rewrite import MAX_SOURCES, Rewriter, enclosing_function, target_opset
 from irkit.passes.rules.match import Match, find
 from irkit.passes.rules.pattern import Pattern, Rest, Variable, trace
@@ -31,7 +32,9 @@ __all__ = ["HandRule", "Precision", "Rewrite", "Rule", "item"]
 
 Precision = Literal["exact", "rounding", "fast-math"]
 """``exact``: the same bits for every input. ``rounding``: the same up to rounding, NaN and infinities in the same
-places unless an intermediate result overflows. ``fast-math``: only where every value is finite."""
+places, for magnitudes up to about the square root of the type's largest number; beyond, an intermediate result of one
+side may overflow. ``fast-math``: only where every value is finite."""
+PRECISIONS: list[str] = list(get_args(Precision))
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +53,14 @@ class Rewrite:
     precision: Precision = field(default="exact", kw_only=True)
     opset: int = field(default=1, kw_only=True)
     keeps_gradients: bool = field(default=True, kw_only=True)
+
+    def __post_init__(self) -> None:
+        # A rule of an unknown precision would be left out of every pass without a word.
+        if self.precision not in PRECISIONS:
+            raise PassError(
+                f"rule '{self.name}': there is no precision {self.precision!r}",
+                hint=suggestion(str(self.precision), PRECISIONS, "precisions"),
+            )
 
     @property
     def roots(self) -> Sequence[str]:

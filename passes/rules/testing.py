@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import ml_dtypes
 import numpy as np
 from xdsl.ir import Operation
 from xdsl.traits import Commutative
@@ -19,10 +20,12 @@ from irkit.ir.module import Module
 from irkit.ir.types import dtype_of
 from irkit.passes.rewrite import body_blocks
 from irkit.passes.rules.driver import apply_rules
-from irkit.passes.rules.pattern import Attribute, Attributes, Rest, Variable
+from irkit.passes.rules.pattern import FLOATS, Attribute, Attributes, Rest, Variable
 from irkit.passes.rules.rule import Rewrite, Rule
 from irkit.verify import Report, compare
+from irkit.verify.compare import Reference
 from irkit.verify.generate import random_array, random_feeds
+from irkit.verify.values import Tolerance
 
 __all__ = ["RuleReport", "check_rule"]
 
@@ -64,11 +67,13 @@ def check_rule(
     """Asserts that a rule keeps what graphs compute, on graphs made from its pattern.
 
     For each sample and dtype the pattern builds a graph; the rule is applied, and both sides run on several sizes of
-    the symbolic dims (0 and 1 among them) and on NaN, infinities and signed zeros. What must be equal is what the
-    rule's precision says: every bit, the sign of zeros included, for ``"exact"``; up to rounding for the others,
-    without special values for ``"fast-math"``. Further graphs have inner values that are used outside, operands of
-    commutative ops swapped, the whole in a branch of an If, constants that a caller may override (there the rule must
-    not fire), and the opset just below the rule's (neither). Where a rule keeps gradients, those are compared, too.
+    the symbolic dims (0 and 1 among them), on NaN, infinities and signed zeros, and on large and tiny magnitudes. What
+    must be equal is what the rule's precision says: every bit, the sign of zeros included, for ``"exact"``, from
+    subnormal numbers to the largest; up to rounding for the others: for ``"rounding"`` magnitudes of about the square
+    roots of the largest and the smallest normal number, for ``"fast-math"`` ordinary numbers alone. Further graphs have
+    inner values that are used outside, operands of commutative ops swapped, the whole in a branch of an If, constants
+    that a caller may override (there the rule must not fire), and the opset just below the rule's (neither). Where a
+    rule keeps gradients, those are compared, too.
 
     Args:
         samples: what the variables are, by name; by default the rule's own. A value or constant: a list of sizes and
@@ -97,7 +102,8 @@ def check_rule(
         for index, sample in enumerate(given or (() if report.graphs else _samples(rule))):
             for element in dtypes or _dtypes(rule):
                 checker.sample(rule, sample, dtype(element), f"sample {index} ({element})", thorough=index == 0)
-    assert report.fired, f"rule '{rule.name}' fired on none of {report.graphs} graphs"
+    reasons = "".join(f"\n  {note}" for note in report.notes)
+    assert report.fired, f"rule '{rule.name}' fired on none of {report.graphs} graphs{reasons}"
     assert report.compared, f"rule '{rule.name}': nothing could be compared: {'; '.join(report.notes)}"
     return report
 
@@ -137,8 +143,8 @@ class _Checker:
         """Checks the graphs made for one sample; a dtype that the pattern cannot be built with is passed over."""
         try:
             plain = self.build(rule, sample, element)
-        except (InferenceError, VerifyError):
-            note = f"the pattern cannot be built with {element}"
+        except (InferenceError, VerifyError) as error:
+            note = f"the pattern cannot be built with {element}: {error}"
             if note not in self.report.notes:
                 self.report.notes.append(note)
             return
@@ -222,6 +228,18 @@ class _Checker:
             special=self.rule.precision != "fast-math",
             signed_zeros=exact,
         )
+        self.agree(found, before, after, what)
+        if self.rule.precision == "fast-math":
+            return
+        feeds = list(_of_magnitudes(before, self.seed, exact))
+        if feeds:
+            # Where an intermediate result of the old side underflows, the new one may be nearer to what is right.
+            right = Reference(before, backends=self.backends, feeds=feeds, seed=self.seed, wide=not exact)
+            found = right.check(after, Tolerance(0.0 if exact else self.rtol, 0.0, signed_zeros=exact))
+            self.agree(found, before, after, f"{what}, inputs of large and tiny magnitudes")
+
+    def agree(self, found: Report, before: Module, after: Module, what: str) -> None:
+        """Asserts that a comparison found no difference, and counts it."""
         assert found.equal, f"{self.head(what)}: {found.text()}\nbefore:\n{before}\nafter:\n{after}"
         self.report.compared += found.compared
         self.report.notes += [f"{what}: {reason}" for reason in found.unchecked]
@@ -315,6 +333,37 @@ class _Maker:
 
 
 _DEFAULT = object()
+
+
+def _magnitudes(kind: np.dtype[Any], exact: bool) -> list[float]:
+    """Finite magnitudes of a float type: all of its range, or those whose squares are within it."""
+    limits = cast(Any, ml_dtypes).finfo(kind)
+    top, least, last = (float(v) for v in (limits.max, limits.smallest_normal, limits.smallest_subnormal))
+    if not exact:
+        return [top**0.5 / 4, 4 * least**0.5]
+    found = [top, top / 4, 1e30, top**0.5, 100.0, 0.01, least**0.5, 2 * least, 16 * last]
+    return [m for m in found if m <= top]
+
+
+def _of_magnitudes(module: Module, seed: int, exact: bool) -> Iterator[dict[str, Any]]:
+    """Inputs whose floats are all of one magnitude, of either sign; one set for each."""
+    floats = {
+        name: kind.numpy
+        for name, t in module.inputs.items()
+        if name not in module.defaults and (kind := dtype_of(t)) is not None and kind.name in FLOATS
+    }
+    if not floats:
+        return
+    widest = max(len(_magnitudes(kind, exact)) for kind in floats.values())
+    for index in range(widest):
+        fed = random_feeds(module, seed + index, {"N": 4, "M": 3})
+        rng = np.random.default_rng(seed + index)
+        for name, kind in floats.items():
+            sizes = _magnitudes(kind, exact)
+            size = sizes[index % len(sizes)]
+            shape = np.shape(fed[name])
+            fed[name] = np.asarray(size * rng.uniform(0.5, 1, shape) * rng.choice((-1.0, 1.0), shape), kind)
+        yield fed
 
 
 def _rounded(value: Any) -> Any:

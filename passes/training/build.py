@@ -7,7 +7,7 @@ read once, at the top; assigns hang on the graph's outputs until ``lift-state`` 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -36,6 +36,7 @@ from irkit.passes.training.optimizers import Optimizer
 from irkit.passes.training.random import Stream
 from irkit.passes.training.regularizers import Regularizer
 from irkit.passes.training.signature import Graph, matches, matching
+from irkit.passes.training.targets import Labels, check_target
 
 __all__ = ["Build", "Held", "Options", "Parameter", "data_of", "widened"]
 
@@ -111,6 +112,7 @@ class Head:
 
     name: str
     prediction: Tensor
+    input: str
     target: Tensor
     loss: Loss | None
 
@@ -124,6 +126,7 @@ class Build:
         held: the variables, by name.
         training: whether it is a step; else an evaluation.
         metric_names: of the outputs that give metrics.
+        labels: what the targets that losses take for numbers of classes may hold, by input.
     """
 
     def __init__(self, module: Module, options: Options, *, training: bool, taken: Collection[str] = ()) -> None:
@@ -134,6 +137,7 @@ class Build:
         self.b: Builder = self.graph.b
         self.held: dict[str, Held] = {}
         self.metric_names: list[str] = []
+        self.labels: dict[str, Labels] = {}
         self._weight: Tensor | None = None
         self._statistics: list[str] = []
         self._own_state()
@@ -351,15 +355,29 @@ class Build:
         default = "target" if count == 1 else f"target/{name}"
         target = asked if isinstance(asked, str) else (asked or {}).get(name, default)
         if target in graph.module.input_names:
-            return Head(name, prediction, self.b.wrap(graph.argument(target)), loss)
+            return Head(name, prediction, target, self.b.wrap(graph.argument(target)), loss)
         if target in graph.named():
             raise IrkitError(f"the target of '{name}' is to be the input '{target}', but another value has that name")
         found = loss or metrics_.get(self._metrics_of(name)[0])
-        return Head(name, prediction, graph.add_input(target, found.target_type(prediction)), loss)
+        return Head(name, prediction, target, graph.add_input(target, found.target_type(prediction)), loss)
 
     def _compare(self, head: Head, loss: Loss) -> Tensor:
+        if loss.declared:
+            self._check_target(f"loss '{loss.name}'", head, loss)
         weight = self._sample_weight(head) if self.options.sample_weight else None
         return loss(self.b, head.target, head.prediction, weight)
+
+    def _check_target(self, what: str, head: Head, taker: Loss | Metric) -> None:
+        """Refuses a target that a loss or metric cannot take; notes which numbers one of classes may hold."""
+        target, prediction = head.target, head.prediction
+        options: dict[str, Any] = taker.options if isinstance(taker, Loss) else {}
+        axis = options.get("axis", -1)
+        shape = list(prediction.shape or ())
+        size = shape.pop(axis) if -len(shape) <= axis < len(shape) else None
+        classes = tensor("int64", None if prediction.shape is None else shape)
+        check_target(what, target, prediction, taker.target_type(prediction), classes)
+        if isinstance(taker, Loss) and taker.classes and isinstance(size, int):
+            self.labels.setdefault(head.input, Labels(size, options.get("ignore_index")))
 
     def _sample_weight(self, head: Head) -> Tensor:
         if self._weight is None:
@@ -397,10 +415,22 @@ class Build:
 
     def _metrics(self, heads: Sequence[Head]) -> None:
         for head in heads:
-            for asked in self._metrics_of(head.name):
+            asked_of = self._metrics_of(head.name)
+            head = self._classes_last(head) if asked_of else head
+            for asked in asked_of:
                 metric = _suited(asked, head)
+                self._check_target(f"metric '{metric.name}'", head, metric)
                 name = metric.name if len(heads) == 1 else f"{head.name}/{metric.name}"
                 self._metric(metric, name, head)
+
+    def _classes_last(self, head: Head) -> Head:
+        """A head as metrics want it: with the axis of classes, where the loss has another, at the end."""
+        rank, axis = head.prediction.rank, -1 if head.loss is None else head.loss.options.get("axis", -1)
+        if rank is None or not head.loss or not head.loss.declared or axis in (-1, rank - 1):
+            return head
+        order = [*(i for i in range(rank) if i != axis % rank), axis % rank]
+        target = self.b.Transpose(head.target, perm=order) if head.target.rank == rank else head.target
+        return replace(head, prediction=self.b.Transpose(head.prediction, perm=order), target=target)
 
     def _metric(self, metric: Metric, name: str, head: Head) -> None:
         b, options = self.b, self.options

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from irkit.errors import IrkitError
 from irkit.ir.builder import Builder, Tensor
 from irkit.ir.dtypes import dtype
 
@@ -22,11 +24,19 @@ __all__ = [
 ]
 
 
+def _check_positive(what: str, value: float) -> None:
+    if not 0 < value < math.inf:
+        raise IrkitError(f"{what}: {value} is given, and it takes a number greater than 0")
+
+
 @dataclass(frozen=True)
 class ClipByValue:
     """Every element to ``-most`` to ``most``."""
 
     most: float
+
+    def __post_init__(self) -> None:
+        _check_positive(type(self).__name__, self.most)
 
     def __call__(self, b: Builder, grads: Sequence[Tensor]) -> list[Tensor]:
         return [b.Clip(g, -self.most, self.most) for g in grads]
@@ -37,6 +47,9 @@ class ClipByNorm:
     """Each gradient scaled down to the norm ``most`` where its own is greater."""
 
     most: float
+
+    def __post_init__(self) -> None:
+        _check_positive(type(self).__name__, self.most)
 
     def __call__(self, b: Builder, grads: Sequence[Tensor]) -> list[Tensor]:
         return [_scaled(b, g, b.Sqrt(_square_sum(b, g)), self.most) for g in grads]
@@ -50,6 +63,9 @@ class ClipByGlobalNorm:
     """
 
     most: float
+
+    def __post_init__(self) -> None:
+        _check_positive(type(self).__name__, self.most)
 
     def __call__(self, b: Builder, grads: Sequence[Tensor]) -> list[Tensor]:
         norm = global_norm(b, grads)
@@ -86,6 +102,9 @@ class StaticLossScale:
 
     scale: float
 
+    def __post_init__(self) -> None:
+        _check_positive("loss_scale", self.scale)
+
     @property
     def initial(self) -> float:
         """The scale at the beginning."""
@@ -107,6 +126,11 @@ class DynamicLossScale:
     initial: float = 2.0**15
     growth_steps: int = 2000
     factor: float = 2.0
+
+    def __post_init__(self) -> None:
+        _check_positive("DynamicLossScale.initial", self.initial)
+        _check_positive("DynamicLossScale.growth_steps", self.growth_steps)
+        _check_positive("DynamicLossScale.factor", self.factor)
 
     def next(self, b: Builder, scale: Tensor, good: Tensor, finite: Tensor) -> tuple[Tensor, Tensor]:
         """The scale (float32) and the number of good steps (int64) after a step."""

@@ -10,10 +10,10 @@ import sys
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 import numpy as np
 
@@ -118,7 +118,7 @@ def train(
     Args:
         step: a training step, or a module of which one is made with ``options``.
         data: arrays by input name, or in the order of the step's ``batch_inputs``; or a function that takes the number
-            of the epoch (from 0) and gives batches.
+            of the epoch (from 0) and gives batches of that kind.
         epochs: how many in all, those before a resumed checkpoint included.
         batch_size: see ``Batches``.
         shuffle: whether arrays are taken in another order every epoch.
@@ -141,12 +141,20 @@ def train(
     """
     if isinstance(step, Module):
         step = training_step(step, **_with_seed(options, seed))
+    elif not isinstance(cast(object, step), TrainingStep):
+        raise IrkitError(
+            f"train takes a training step or a module, and {type(step).__name__} is given",
+            hint="load a file first: irkit.load",
+        )
     elif options:
         raise IrkitError(f"the options {', '.join(options)} are for a module, and a step is given")
+    for name, value, least in (("epochs", epochs, 0), ("checkpoint_every", checkpoint_every, 1)):
+        if value is not None and value < least:
+            raise IrkitError(f"{name}={value}: at least {least} is needed")
     fixed = step.module.defaults
     inputs = {name: step.module.inputs[name] for name in step.batch_inputs if name not in fixed}
-    batches = Batches(data, inputs, batch_size, seed if shuffle else None)
-    check = None if validation is None else Batches(validation, inputs, batch_size, None)
+    batches = Batches(data, inputs, batch_size, seed if shuffle else None, step.labels)
+    check = None if validation is None else Batches(validation, inputs, batch_size, None, step.labels)
     run = Run(step, runner(step.module, backend, device, threads))
     evaluator = None if check is None else runner(step.evaluation, backend, device, threads)
     if checkpoint is not None and resume and Path(checkpoint).exists():
@@ -228,10 +236,53 @@ def _fingerprint(step: TrainingStep) -> list[Any]:
     return [[entry["name"], entry["dtype"], entry["shape"]] for entry in step.manifest()["state"]]
 
 
+def _asked(step: TrainingStep) -> dict[str, Any]:
+    """What a step was made with, fit for JSON, one plain value per key."""
+    found = {"pipeline": step.pipeline}
+    for option in fields(step.options):
+        if option.name != "keep":  # It shows values, and changes nothing.
+            found |= _flat(option.name, getattr(step.options, option.name))
+    return found
+
+
+def _flat(name: str, value: Any) -> dict[str, Any]:
+    parts: dict[str, Any]
+    match value:
+        case None | bool() | int() | float() | str():
+            return {name: value}
+        case np.generic():
+            return {name: value.item()}
+        case Mapping():
+            parts, kind = {f"{name}[{key!r}]": v for key, v in cast("Mapping[Any, Any]", value).items()}, "mapping"
+        case list() | tuple():
+            parts, kind = {f"{name}[{i}]": v for i, v in enumerate(cast("Sequence[Any]", value))}, "list"
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            parts, kind = {f"{name}.{f.name}": getattr(value, f.name) for f in fields(value)}, type(value).__name__
+        case _:
+            return {name: getattr(value, "__qualname__", type(value).__qualname__)}
+    found = {name: kind}
+    for part, inner in parts.items():
+        found |= _flat(part, inner)
+    return found
+
+
+def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{name} {_spelled(before, name, 'was')} and {_spelled(now, name, 'is')}"
+        for name in dict.fromkeys([*before, *now])
+        if before.get(name) != now.get(name)
+    ]
+
+
+def _spelled(asked: Mapping[str, Any], name: str, verb: str) -> str:
+    return f"{verb} {asked[name]!r}" if name in asked else f"{verb} absent"
+
+
 def _save(run: Run, path: str | os.PathLike[str]) -> None:
     """Writes the state and where the run stands, as one file, whole or not at all."""
     kept = ("epoch", "batch", "history", "total", "samples", "metrics")
-    text = json.dumps({"state": _fingerprint(run.step), **{name: getattr(run, name) for name in kept}})
+    made = {"state": _fingerprint(run.step), "options": _asked(run.step)}
+    text = json.dumps({**made, **{name: getattr(run, name) for name in kept}})
     save_state(path, run.state, {PROGRESS: text})
 
 
@@ -245,8 +296,15 @@ def _restore(run: Run, path: str | os.PathLike[str]) -> None:
     try:
         found = json.loads(metadata[PROGRESS])
         same = found.pop("state") == _fingerprint(run.step)
+        changed = _changed(found.pop("options"), _asked(run.step))
     except (KeyError, ValueError, AttributeError):
         raise LoadError(f"'{path}' is no checkpoint of a training run", hint="resume=False starts anew") from None
+    if changed:
+        raise LoadError(
+            f"the checkpoint '{path}' is of another training step: {'; '.join(changed[:3])}",
+            hint="make the step as it was, or start anew with resume=False; a rate that is to change while a run goes "
+            "on is schedules.Adjustable",
+        )
     if not same or set(state) != set(run.step.initial()):
         raise LoadError(
             f"the checkpoint '{path}' is of another training step: its state has other names, dtypes or shapes",

@@ -19,9 +19,10 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
+from typing import cast as cast_type
 
 import numpy as np
 from xdsl.ir import Attribute
@@ -424,11 +425,15 @@ class Loss:
             IrkitError: for an unknown name, reduction or option.
         """
         made = _named(function) if isinstance(function, str) else function
+        if not callable(cast_type(object, made)):
+            raise IrkitError(f"{made!r} is no loss", hint="give a name, 'mse' say, a Loss, or a function")
         known = next((name for name, found in _FUNCTIONS.items() if found is made), "")
         if reduction not in REDUCTIONS:
             hint = suggestion(reduction, list(REDUCTIONS), "reductions")
             raise IrkitError(f"there is no reduction '{reduction}'", hint=hint)
         _check_options(made, known, options)
+        if known:
+            _check_values(options)
         for name, value in (
             ("function", made),
             ("options", options),
@@ -464,6 +469,17 @@ class Loss:
             return b.ReduceMean(values, keepdims=0)
         count = b.ReduceSum(counts, keepdims=0)
         return total / b.Where(b.Equal(count, number(b, 0.0, count)), number(b, 1.0, count), count)
+
+    @property
+    def name(self) -> str:
+        """The first name of its function, or what that is called in Python."""
+        names = (name for name, found in _FUNCTIONS.items() if found is self.function)
+        return next(names, getattr(self.function, "__qualname__", type(self.function).__qualname__))
+
+    @property
+    def declared(self) -> bool:
+        """Whether its function is one of those by name, of which is known what targets they take."""
+        return self.function in _FUNCTIONS.values()
 
     @property
     def binary(self) -> bool:
@@ -509,6 +525,15 @@ def _check_options(function: LossFunction, name: str, options: dict[str, Any]) -
         if option not in known:
             title = f"loss '{name}'" if name else "the loss function"
             raise IrkitError(f"{title} has no option '{option}'", hint=suggestion(option, known, "options"))
+
+
+def _check_values(options: dict[str, Any]) -> None:
+    """Refuses values of the declared losses' options that mean nothing."""
+    weights, smoothing = options.get("class_weight"), options.get("label_smoothing", 0.0)
+    if isinstance(weights, Mapping):
+        raise IrkitError("class_weight is a mapping", hint="give a list with one number for each class, in their order")
+    if not 0 <= smoothing <= 1:
+        raise IrkitError(f"label_smoothing={smoothing}: it is from 0 to 1")
 
 
 def get(loss: str | Loss | LossFunction, **options: Any) -> Loss:

@@ -31,14 +31,16 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any, ClassVar
+from typing import cast as cast_type
 
 import numpy as np
 
 from irkit.errors import IrkitError
 from irkit.ir.builder import Builder, Tensor
 from irkit.passes.registry import suggestion
-from irkit.passes.training.schedules import Rate, rate_of
+from irkit.passes.training.schedules import Rate, Schedule, rate_of
 from irkit.passes.training.values import cast, number
 
 __all__ = [
@@ -119,6 +121,13 @@ class Context:
         return cast(self.b, value, "float64")
 
 
+_RANGES: dict[str, tuple[float, float]] = {
+    **dict.fromkeys(("learning_rate", "weight_decay", "epsilon", "epsilon_1", "epsilon_2"), (0.0, math.inf)),
+    **dict.fromkeys(("beta_1", "beta_2", "rho", "momentum"), (0.0, 1.0)),
+}
+"""Per field, where an optimizer has it, the least value and the one that it stays below."""
+
+
 @dataclass(frozen=True)
 class Optimizer(ABC):
     """What all optimizers have.
@@ -137,6 +146,15 @@ class Optimizer(ABC):
 
     elementwise: ClassVar[bool] = True
     scalars: ClassVar[Mapping[str, float]] = {}
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.learning_rate, Real | Schedule):
+            raise IrkitError(f"learning_rate={self.learning_rate!r} is neither a number nor a schedule")
+        for name, (least, below) in _RANGES.items():
+            value = getattr(self, name, None)
+            if isinstance(value, Real) and not least <= float(value) < below:
+                bound = f" and less than {below:g}" if below < math.inf else " and finite"
+                raise IrkitError(f"{type(self).__name__}: {name}={value}, and it is at least {least:g}{bound}")
 
     def slots(self, shape: Sequence[int]) -> dict[str, Slot]:
         """The slots of a parameter of this shape."""
@@ -483,6 +501,11 @@ def get(optimizer: str | Optimizer, **options: Any) -> Optimizer:
     """
     if isinstance(optimizer, Optimizer):
         return optimizer
+    if not isinstance(cast_type(object, optimizer), str):
+        raise IrkitError(
+            f"{getattr(optimizer, '__name__', repr(optimizer))} is no optimizer",
+            hint="give a name, 'adam' say, or an object with its rate: irkit.optimizers.Adam(0.01)",
+        )
     cls = _NAMES.get(optimizer.lower())
     if cls is None:
         hint = suggestion(optimizer, sorted(_NAMES), "optimizers")

@@ -124,9 +124,12 @@ class _Bound(Runner):
         binding = self._bindings[self._now]
         # The arrays must outlive the run: onnxruntime reads them where they are.
         held = {name: np.ascontiguousarray(value).reshape(np.shape(value)) for name, value in feeds.items()}
-        for name, value in held.items():
-            binding.bind_cpu_input(name, value)
-        self._session.run_with_iobinding(binding)
+        try:
+            for name, value in held.items():
+                binding.bind_cpu_input(name, value)
+            self._session.run_with_iobinding(binding)
+        except Exception as error:
+            raise cast(Any, self.executable).failure(error) from None
         self._now = 1 - self._now
         found: list[Any] = binding.get_outputs()[-len(self._order) :] if self._order else []
         return {name: value.numpy().copy() for name, value in zip(self._order, found, strict=True)}

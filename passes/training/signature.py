@@ -100,7 +100,8 @@ class Graph:
         """
         found = self.named().get(name)
         if found is None:
-            known = [*self.module.output_names, *sorted(self.named())][:40]
+            shown = [*self.module.output_names, *sorted(self.named())]
+            known = list(dict.fromkeys(n for n in shown if not n.startswith("#")))[:40]
             raise IrkitError(f"the graph has no value '{name}'", hint=suggestion(name, known, "values"))
         return self.b.wrap(found)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -17,7 +17,7 @@ from irkit.backends.onnx import save as save_onnx
 from irkit.dialects.onnx import Initializer
 from irkit.dialects.state import Variable
 from irkit.dialects.state.signature import StateEntry, initial_state, lifted_entries, state_signature
-from irkit.errors import IrkitError
+from irkit.errors import IrkitError, SaveError
 from irkit.ir.constants import TensorAttr, constant
 from irkit.ir.files import write_atomically
 from irkit.ir.module import DEFAULT, Module, arg_attrs, arg_entries
@@ -31,10 +31,12 @@ from irkit.passes.training.build import Build, Options, Parameter
 from irkit.passes.training.files import save_state
 from irkit.passes.training.gradients import Clip, ClipByGlobalNorm, DynamicLossScale, StaticLossScale
 from irkit.passes.training.losses import Loss, LossFunction
+from irkit.passes.training.metrics import Metric
 from irkit.passes.training.modes import lower_batch_norms
 from irkit.passes.training.optimizers import Optimizer
 from irkit.passes.training.regularizers import Regularizer
 from irkit.passes.training.signature import without_defaults
+from irkit.passes.training.targets import Labels
 from irkit.passes.training.updates import Updates, held_parameters
 from irkit.passes.training.values import cast as cast_to
 
@@ -61,7 +63,7 @@ def training_step(
     loss_weights: Mapping[str, float] | None = None,
     trainable: str | Sequence[str] | None = None,
     freeze: str | Sequence[str] = (),
-    metrics: Sequence[Any] | Mapping[str, Sequence[Any]] = (),
+    metrics: str | Metric | Sequence[Any] | Mapping[str, Sequence[Any]] = (),
     weighted_metrics: bool = False,
     sample_weight: bool = False,
     regularizers: Regularizer | Mapping[str, Regularizer] | None = None,
@@ -113,11 +115,17 @@ def training_step(
         IrkitError: for names that are not there, losses that are not numbers, and parameters without a gradient.
         UnsupportedError: if an op on the way has no gradient.
     """
+    if not isinstance(cast(object, module), Module):
+        raise IrkitError(
+            f"training_step takes a module, and {type(module).__name__} is given", hint="load a file first: irkit.load"
+        )
     rule = optimizers.get(optimizer)
     if packed and not rule.elementwise:
         raise IrkitError(
             f"{type(rule).__name__} looks at whole parameters, so they cannot be packed", hint="leave packed=True out"
         )
+    if ema is not None and not 0 <= ema < 1:
+        raise IrkitError(f"ema={ema}: the share of the old average is at least 0 and less than 1")
     if accumulate < 1:
         raise IrkitError(f"accumulate={accumulate}: at least 1 is needed")
     if batch_norm not in ("train", "inference"):
@@ -130,7 +138,7 @@ def training_step(
         loss_weights=dict(loss_weights or {}),
         trainable=None if trainable is None else _listed(trainable),
         freeze=_listed(freeze),
-        metrics=metrics,
+        metrics=[metrics] if isinstance(metrics, str | Metric) else metrics,
         weighted_metrics=weighted_metrics,
         sample_weight=sample_weight,
         regularizers=_regularizers(regularizers),
@@ -153,7 +161,13 @@ def _listed(names: str | Sequence[str]) -> list[str]:
 def _regularizers(given: Regularizer | Mapping[str, Regularizer] | None) -> dict[str, Regularizer]:
     if given is None:
         return {}
-    return {**cast("Mapping[str, Regularizer]", given)} if isinstance(given, Mapping) else {"*": given}
+    found = {**cast("Mapping[str, Regularizer]", given)} if isinstance(given, Mapping) else {"*": given}
+    for regularizer in found.values():
+        if not callable(cast(object, regularizer)):
+            raise IrkitError(
+                f"regularizers={regularizer!r} is no regularizer", hint=f"give one, such as L2({regularizer!r})"
+            )
+    return found
 
 
 def _loss_scale(
@@ -187,7 +201,7 @@ def _build_step(module: Module, options: Options, pipeline: str) -> TrainingStep
     Updates(build, units, scale).assign(grads)
     made = _finished(build, pipeline)
     parameters = tuple(p for unit in units for p in unit.members)
-    return TrainingStep(module, made, parameters, tuple(build.metric_names), options, pipeline)
+    return TrainingStep(module, made, parameters, tuple(build.metric_names), options, pipeline, build.labels)
 
 
 def _check_trained(options: Options, candidates: Sequence[str], found: Sequence[str]) -> None:
@@ -227,6 +241,7 @@ class TrainingStep:
         metric_names: of the outputs that give metrics.
         options: what was asked for.
         pipeline: of passes that were run.
+        labels: what the targets that are numbers of classes may hold, by input.
     """
 
     source: Module
@@ -235,6 +250,7 @@ class TrainingStep:
     metric_names: tuple[str, ...]
     options: Options
     pipeline: str
+    labels: Mapping[str, Labels] = field(default_factory=dict[str, Labels])
 
     @cached_property
     def signature(self) -> tuple[StateEntry, ...]:
@@ -362,7 +378,12 @@ class TrainingStep:
             SaveError: if a file cannot be written.
         """
         place = Path(folder)
-        place.mkdir(parents=True, exist_ok=True)
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SaveError(
+                f"cannot make the folder '{place}': {error.strerror}", hint="a step is saved as a folder of files"
+            ) from None
         save_onnx(without_defaults(self.module), place / "step.onnx")
         save_onnx(without_defaults(self.evaluation), place / "evaluation.onnx")
         save_state(place / "state.safetensors", self.initial())

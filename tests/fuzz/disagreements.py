@@ -275,7 +275,7 @@ DISAGREEMENTS: list[Disagreement] = [
         _condition_ignored,
     ),
     Disagreement(
-        "AveragePool LpPool",
+        "AveragePool LpPool MaxPool",
         "`auto_pad` SAME_UPPER or SAME_LOWER with strides that pass over the end of an axis",
         "no padding: the first window begins with the first element",
         "negative padding: the windows are moved inwards",

@@ -16,7 +16,19 @@ import irkit as ik
 from irkit.ir.dtypes import BY_NUMPY, DType
 from irkit.ir.types import tensor, tensor_info
 
-__all__ = ["Body", "Built", "Graph", "Naming", "Step", "Value", "WrongType", "build", "context", "dtype_of_array", "needed"]
+__all__ = [
+    "Body",
+    "Built",
+    "Graph",
+    "Naming",
+    "Step",
+    "Value",
+    "WrongType",
+    "build",
+    "context",
+    "dtype_of_array",
+    "needed",
+]
 
 
 Naming = Callable[[str, "Value"], Sequence[int | str]]

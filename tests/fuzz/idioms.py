@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from irkit.passes.fusion import all_rules
 from irkit.passes.rules import Rule
 
 from .generate import Call, Choices, Context, Judge, Reject, op_names
-from .graph import Body, Graph, Naming, Built, Step, Value
+from .graph import Body, Built, Graph, Naming, Step, Value
 from .registry import BOOL, F32, I64
 from .sketch import Sketch, Term
 
@@ -162,7 +163,9 @@ def transposes_back(g: Patterned, b: Sketch) -> None:
     if g.below(2):
         both = b.Concat(left, right, axis=g.between(-x.rank, x.rank - 1))
     else:
-        both = b.op(g.pick(("Add", "Sub", "Max", "Less", "PRelu")), left, right if g.below(3) else b.taken(FLOATS, 0, 1))
+        both = b.op(
+            g.pick(("Add", "Sub", "Max", "Less", "PRelu")), left, right if g.below(3) else b.taken(FLOATS, 0, 1)
+        )
     if g.below(3):
         b.Transpose(both, perm=[perm.index(i) for i in range(x.rank)])
 
@@ -195,14 +198,22 @@ def axes_in_and_out(g: Patterned, b: Sketch) -> None:
     b.Unsqueeze(b.Squeeze(y, np.array([axis])), np.array([axis]))
 
 
+NEUTRAL = (
+    *(("Mul", 1), ("Div", 1), ("Add", -0.0), ("Sub", 0), ("Pow", 1), ("Add", 0), ("Sub", -0.0)),
+    *(("BitwiseOr", 0), ("BitwiseXor", 0), ("BitwiseAnd", -1), ("BitShift", 0)),
+)
+
+
 @idiom
 def neutral(g: Patterned, b: Sketch) -> None:
     """An operand that changes nothing, or nearly."""
     x = b.taken(NUMBERS, 0, 4)
-    name, number = g.pick((("Mul", 1), ("Div", 1), ("Add", -0.0), ("Sub", 0), ("Pow", 1), ("Add", 0), ("Sub", -0.0)))
+    name, number = g.pick(NEUTRAL)
     shape = g.pick(((), (1,), x.shape, (1,) * (x.rank + 1)))
     other = b.constant(np.full(shape, number).astype(x.value.array.dtype))
-    b.binary(name, x, other) if g.below(3) or name in ("Pow", "Div", "Sub") else b.binary(name, other, x)
+    direction: dict[str, Any] = {"direction": g.pick(("LEFT", "RIGHT"))} if name == "BitShift" else {}
+    operands = [x, other] if g.below(3) or name in ("Pow", "Div", "Sub") else [other, x]
+    b.op(name, *operands, **direction)
 
 
 @idiom

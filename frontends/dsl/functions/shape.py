@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -151,11 +152,29 @@ def stack(values: Sequence[Any], axis: int = 0) -> Symbol:
 
 
 def split(x: Any, parts: int | Sequence[int], axis: int = 0) -> tuple[Symbol, ...]:
-    """In so many parts (the last may be smaller), or in parts of these sizes, along an axis."""
+    """In so many equal parts, or in parts of these sizes, along an axis.
+
+    Raises:
+        InferenceError: if the axis is known not to divide so, as in NumPy. One of unknown size is looked at in the run.
+    """
     value = convert(x)
     count = parts if isinstance(parts, int) else len(parts)
+    if count < 1:
+        raise failure(InferenceError, f"'split' makes one part or more, not {count}")
+    size = None if value.shape is None or not -len(value.shape) <= axis < len(value.shape) else value.shape[axis]
+    if isinstance(size, int) and (size % count if isinstance(parts, int) else builtins.sum(parts) != size):
+        raise failure(
+            InferenceError,
+            f"axis {axis} of {value!r} does not divide into "
+            + (f"{count} equal parts" if isinstance(parts, int) else f"parts of the sizes {list(parts)}"),
+            hint=f"give sizes that add up to {size}: dsl.split(x, [size, ...], axis)",
+        )
     if count == 1:
         return (value,)
+    if isinstance(parts, int) and not isinstance(size, int):
+        whole = make("Gather", make("Shape", value), ints(axis), axis=0)
+        each = make("Expand", make("Div", whole, ints(count)), ints(count))
+        return make("Split", value, each, axis=axis, outputs=count)
     if isinstance(parts, int):
         return make("Split", value, None, axis=axis, num_outputs=parts)
     return make("Split", value, ints(*parts), axis=axis, outputs=count)
@@ -214,10 +233,28 @@ def roll(x: Any, shift: int, axis: int) -> Symbol:
     return make("Gather", value, order, axis=axis)
 
 
-def pad(x: Any, widths: Sequence[Sequence[int]], value: Any = None, mode: str = "constant") -> Symbol:
-    """Padded by ``(before, after)`` per axis; mode: constant, reflect, edge or wrap."""
+def pad(
+    x: Any, widths: int | Sequence[int] | Sequence[Sequence[int]], value: Any = None, mode: str = "constant"
+) -> Symbol:
+    """Padded by ``(before, after)`` per axis, or one pair or number for all; mode: constant, reflect, edge or wrap.
+
+    Raises:
+        InferenceError: if ``widths`` are none for the axes that there are.
+    """
     base = convert(x)
-    flat = ints(*(before for before, _ in widths), *(after for _, after in widths))
+    try:
+        given = np.asarray(widths)
+    except ValueError:  # of rows that are not equally long
+        given = np.empty(0, object)
+    # A pair per axis says what the rank is.
+    rank = len(given) if base.ndim is None and given.ndim == 2 else rank_of(base, "pad")
+    if given.shape not in ((), (2,), (1, 2), (rank, 2)) or given.dtype.kind not in "iu":
+        raise failure(
+            InferenceError,
+            f"{widths!r} does not say how to pad the {rank} axes of {base!r}",
+            hint="give [(before, after), ...], a pair per axis; or one pair, or one number, for all",
+        )
+    flat = np.broadcast_to(given, (rank, 2)).T.reshape(-1).astype(np.int64)
     filler = None if value is None else convert(value, base.dtype)
     return make("Pad", base, flat, filler, mode=mode)
 

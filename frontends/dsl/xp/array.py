@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from xdsl.ir import Attribute
 
+from irkit.errors import InferenceError
 from irkit.frontends.dsl import build, indexing, operators
 from irkit.frontends.dsl.concrete import evaluate, is_concrete, settle
 from irkit.frontends.dsl.errors import SymbolError, failure
@@ -40,6 +42,10 @@ def accept(x: Any) -> Symbol:
 def wrap(x: Symbol) -> Array:
     """A symbol as an array; the sizes of a concrete one are always known."""
     return Array(settle(x))
+
+
+class IndexingError(InferenceError, IndexError):
+    """An index that does not fit the array."""
 
 
 class Array(Operand):
@@ -83,7 +89,7 @@ class Array(Operand):
         return shapes.elements(self._symbol)
 
     @property
-    def T(self) -> Array:
+    def T(self) -> Array:  # type: ignore[override]
         """The transpose of a matrix."""
         if self.ndim != 2:
             raise failure(SymbolError, f"x.T is of matrices; {self!r}", hint="use xp.permute_dims, or x.mT")
@@ -103,14 +109,11 @@ class Array(Operand):
             raise failure(SymbolError, "the device 'cpu' has no streams", hint="leave out stream=")
         return self
 
-    def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
-        from irkit.frontends.dsl.xp import namespace
-
-        return namespace(api_version)
-
     def __repr__(self) -> str:
         if is_concrete(self._symbol):
-            return f"Array({np.array2string(evaluate(self._symbol), separator=', ', threshold=100)}, dtype={self.dtype})"
+            return (
+                f"Array({np.array2string(evaluate(self._symbol), separator=', ', threshold=100)}, dtype={self.dtype})"
+            )
         return repr(self._symbol).replace("<symbol", "<array")
 
     # Values
@@ -155,21 +158,40 @@ class Array(Operand):
     def __dlpack__(
         self, /, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
     ) -> Any:
-        # NumPy's consumers may write into what they get, and the values of symbols never change.
-        if copy is False:
-            raise BufferError("an immutable array is exported by a copy")
-        return np.array(evaluate(self._symbol)).__dlpack__(
-            stream=stream, max_version=max_version, dl_device=dl_device
-        )
+        # The values of symbols never change: without a copy, only to those who know of read-only memory.
+        found = evaluate(self._symbol)
+        given = found if copy is False else np.array(found)
+        return given.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
 
     def __dlpack_device__(self, /) -> tuple[int, int]:
         return (_KIND_OF_CPU, 0)
 
+    # NumPy's functions and methods, which give arrays of this namespace too
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        from irkit.frontends.dsl.xp import FUNCTIONS
+
+        name = re.sub("^arc", "a", ufunc.__name__)
+        function = FUNCTIONS.get(_OF_NUMPY.get(name, name)) if method == "__call__" and not options else None
+        return super().__array_ufunc__(ufunc, method, *inputs, **options) if function is None else function(*inputs)
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
+
+    def _call(self, name: str, *args: Any) -> Any:
+        return wrap(super()._call(name, *args))
+
     # Indexing
 
     def __getitem__(self, key: Any, /) -> Array:  # type: ignore[override]
-        x, index = _zero_axes_mask(self._symbol, key)
-        return wrap(indexing.get_item(x, index))
+        x, index = _masked(self._symbol, key)
+        try:
+            return wrap(indexing.get_item(x, index))
+        except InferenceError as error:
+            raise IndexingError(error.message, op=error.op, where=error.where, hint=error.hint) from None
 
     def __setitem__(self, key: Any, value: Any, /) -> None:  # type: ignore[override]
         from irkit.frontends.dsl.xp.dtypes import result_type
@@ -179,7 +201,7 @@ class Array(Operand):
         if kind is None or result_type(self, given) is not kind:
             raise failure(SymbolError, f"{value!r} does not fit into {self!r}", hint="xp.astype casts it")
         filler = build.number(given, kind) if type(given) in _NUMBERS else operators.cast(given, kind)  # type: ignore[arg-type]
-        x, index = _zero_axes_mask(self._symbol, key)
+        x, index = _masked(self._symbol, key)
         made = indexing.set_item(x, index, filler)
         self._symbol = settle(made if x is self._symbol else shapes.squeeze(made, 0))
 
@@ -197,23 +219,32 @@ class Array(Operand):
         return self
 
 
-def _zero_axes_mask(x: Symbol, key: Any) -> tuple[Symbol, Any]:
-    """``x[mask]`` with a mask of no axes is an index of a new first axis."""
+def _masked(x: Symbol, key: Any) -> tuple[Symbol, Any]:
+    """``x[mask]`` with a mask of no axes is an index of a new first axis; other masks are checked."""
     given = key[0] if isinstance(key, tuple) and len(key) == 1 else key
     if isinstance(given, bool) or (
         isinstance(given, Operand) and given.ndim == 0 and given.dtype is not None and given.dtype.kind == "bool"
     ):
         return shapes.expand_dims(x, 0), shapes.reshape(accept(given), [1])
+    if isinstance(given, Operand) and given.dtype is not None and given.dtype.kind == "bool" and x.shape is not None:
+        mask = given.shape or ()
+        pairs = zip(mask, x.shape, strict=False)
+        if len(mask) > len(x.shape) or any(_differ(a, b) and a != 0 for a, b in pairs):
+            raise failure(IndexingError, f"a mask of shape {mask} for {x!r}", hint="sizes of a mask are those of axes")
     return x, key
+
+
+def _differ(a: Any, b: Any) -> bool:
+    return isinstance(a, int) and isinstance(b, int) and a != b
 
 
 def _operator(function: str, order: int) -> Any:
     def method(self: Array, other: Any, /) -> Any:
-        from irkit.frontends.dsl.xp import elementwise, linalg
+        from irkit.frontends.dsl.xp import FUNCTIONS
 
         if not isinstance(other, (*_NUMBERS, Operand, np.ndarray, np.generic)):
             return NotImplemented
-        called = linalg.matmul if function == "matmul" else elementwise.FUNCTIONS[function]
+        called = FUNCTIONS[function]
         return called(self, other) if order > 0 else called(other, self)
 
     return method
@@ -243,15 +274,31 @@ _OPERATORS = {
     "lshift": "bitwise_left_shift",
     "rshift": "bitwise_right_shift",
 }
-_COMPARISONS = {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal", "ne": "not_equal"}
+_COMPARISONS = {
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+    "eq": "equal",
+    "ne": "not_equal",
+}
+_OF_NUMPY = {
+    "absolute": "abs",
+    "invert": "bitwise_invert",
+    "left_shift": "bitwise_left_shift",
+    "power": "pow",
+    "right_shift": "bitwise_right_shift",
+}
+"""NumPy's names of functions that the standard calls otherwise."""
+
 _UNARY = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}
 
 
 def _unary(function: str) -> Any:
-    def method(self: Array, /) -> Array:
-        from irkit.frontends.dsl.xp import elementwise
+    def method(self: Array, /) -> Any:
+        from irkit.frontends.dsl.xp import FUNCTIONS
 
-        return elementwise.FUNCTIONS[function](self)
+        return FUNCTIONS[function](self)
 
     return method
 

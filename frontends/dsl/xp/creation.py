@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 
 from irkit.frontends.dsl import build
 from irkit.frontends.dsl.errors import SymbolError, failure
-from irkit.frontends.dsl.functions import create, shape as shapes
+from irkit.frontends.dsl.functions import create
+from irkit.frontends.dsl.functions import shape as shapes
 from irkit.frontends.dsl.symbol import Operand, Symbol
 from irkit.frontends.dsl.xp.array import Array, Device, accept, check_device, wrap
 from irkit.frontends.dsl.xp.dtypes import DEFAULTS, as_dtype, cast, promoted
@@ -82,7 +82,7 @@ def _leaves(value: Any) -> list[Any]:
 
 def _stacked(value: Any) -> Symbol:
     if isinstance(value, list | tuple):
-        parts = promoted("asarray", *map(_stacked, value))
+        parts = promoted(*map(_stacked, value))
         return shapes.stack(parts)
     return accept(value)
 
@@ -90,6 +90,8 @@ def _stacked(value: Any) -> Symbol:
 def from_dlpack(x: Any, /, *, device: Device | None = None, copy: bool | None = None) -> Array:
     """The array of another library, as a constant: its values are copied, since those of symbols never change."""
     check_device(device)
+    if isinstance(x, Operand):
+        return wrap(accept(x))
     _no_copy(copy, x)
     return wrap(build.convert(np.array(np.from_dlpack(x))))
 
@@ -170,7 +172,7 @@ def arange(
     if stop is None:
         start, stop = 0, start
     if any(isinstance(v, Operand) for v in (start, stop, step)):
-        bounds = promoted("arange", start, stop, step)
+        bounds = promoted(start, stop, step)
         return wrap(create.arange(*bounds, dtype=None if dtype is None else as_dtype(dtype)))
     is_float = any(isinstance(v, float) for v in (start, stop, step))
     kind = as_dtype(dtype) if dtype is not None else DEFAULTS[float if is_float else int]
@@ -189,7 +191,9 @@ def linspace(
 ) -> Array:
     """So many numbers at equal distances."""
     check_device(device)
-    kind = as_dtype(dtype) if dtype is not None else DEFAULTS[complex if complex in (type(start), type(stop)) else float]
+    kind = (
+        as_dtype(dtype) if dtype is not None else DEFAULTS[complex if complex in (type(start), type(stop)) else float]
+    )
     return wrap(build.convert(np.linspace(start, stop, num, endpoint=endpoint, dtype=kind.numpy)))
 
 
@@ -210,9 +214,7 @@ def meshgrid(*arrays: Array, indexing: Literal["xy", "ij"] = "xy") -> list[Array
     order = list(range(count))
     if indexing == "xy" and count > 1:
         order[:2] = [1, 0]
-    spread = [
-        shapes.reshape(v, [-1 if axis == order[i] else 1 for axis in range(count)]) for i, v in enumerate(values)
-    ]
+    spread = [shapes.reshape(v, [-1 if axis == order[i] else 1 for axis in range(count)]) for i, v in enumerate(values)]
     return broadcast_arrays(*map(wrap, spread))
 
 

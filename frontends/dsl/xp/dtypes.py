@@ -10,6 +10,7 @@ import numpy as np
 
 from irkit.errors import UnsupportedError
 from irkit.frontends.dsl import operators
+from irkit.frontends.dsl.build import number
 from irkit.frontends.dsl.errors import SymbolError, failure
 from irkit.frontends.dsl.symbol import Operand, Symbol
 from irkit.frontends.dsl.xp.array import Array, Device, accept, check_device, wrap
@@ -32,9 +33,7 @@ __all__ = [
 
 DTYPES: dict[str, DType] = {
     name: BY_NAME[name]
-    for name in (
-        "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 complex128".split()
-    )
+    for name in ("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 complex128".split())
 }
 """The dtypes of the standard."""
 
@@ -101,17 +100,17 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
     found = as_dtype(kinds[0])
     for kind in kinds[1:]:
         found = _both(found, as_dtype(kind))
-    for number in sorted(numbers, key=_NUMBER_RANK.__getitem__):
-        if _NUMBER_RANK[number] > _RANK[found.kind]:
-            found = BY_NAME["complex128"] if number is complex and found.name == "float64" else DEFAULTS[number]
+    for kind in sorted(numbers, key=_NUMBER_RANK.__getitem__):
+        if _NUMBER_RANK[kind] > _RANK[found.kind]:
+            found = BY_NAME["complex128"] if kind is complex and found.name == "float64" else DEFAULTS[kind]
     return found
 
 
-def promoted(name: str, *values: Any) -> list[Symbol]:
-    """Operands of one dtype, for the function ``name``, which messages tell."""
-    operands = [x if type(x) in _NUMBER_RANK else accept(x) for x in values]
+def promoted(*values: Any) -> list[Symbol]:
+    """Operands of one dtype: that of ``result_type``."""
+    operands: list[Any] = [x if type(x) in _NUMBER_RANK else accept(x) for x in values]
     kind = result_type(*operands)
-    return [operators.build.number(x, kind) if type(x) in _NUMBER_RANK else operators.cast(x, kind) for x in operands]
+    return [number(x, kind) if type(x) in _NUMBER_RANK else operators.cast(x, kind) for x in operands]
 
 
 def refuse_complex(name: str, *values: Symbol) -> None:
@@ -199,8 +198,8 @@ def finfo(type: DType | Array, /) -> FInfo:
     if kind.kind not in ("float", "complex"):
         raise failure(SymbolError, f"finfo of {kind}, which is no floating-point dtype", hint="use xp.iinfo")
     found = np.finfo(kind.numpy)
-    limits = (float(v) for v in (found.eps, found.max, found.min, found.smallest_normal))
-    return FInfo(int(found.bits), *limits, as_dtype(found.dtype))
+    eps, greatest, least, normal = (float(v) for v in (found.eps, found.max, found.min, found.smallest_normal))
+    return FInfo(int(found.bits), eps, greatest, least, normal, as_dtype(found.dtype))
 
 
 def iinfo(type: DType | Array, /) -> IInfo:

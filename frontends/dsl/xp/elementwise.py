@@ -152,6 +152,26 @@ def _nextafter(x: Symbol, y: Symbol) -> Symbol:
     return functions.where(unordered, make("Add", x, y), moved)
 
 
+def _floor_divide(a: Symbol, b: Symbol) -> Symbol:
+    if not _kind(a).is_float:
+        return operators.floor_divide(a, b)
+    quotient = make("Div", a, b)
+    exact = operators.floor_divide(a, b)
+    exact = functions.where(operators.equal(exact, 0), 0.0, exact)
+    # With zeros and infinities the standard asks for the plain quotient, where NumPy has NaN.
+    plain = operators.logical_or(make("IsInf", a), make("IsInf", b))
+    plain = operators.logical_or(plain, operators.logical_or(operators.equal(a, 0), operators.equal(b, 0)))
+    return functions.where(plain, quotient, exact)
+
+
+def _remainder(a: Symbol, b: Symbol) -> Symbol:
+    rest = operators.remainder(a, b)
+    if not _kind(a).is_float:
+        return rest
+    # A zero has the sign of the divisor, as all remainders have.
+    return functions.where(operators.equal(rest, 0), _copysign(rest, b), rest)
+
+
 def _power(a: Symbol, b: Symbol) -> Symbol:
     kind = _kind(a)
     if kind.is_float or kind.name in ("int32", "int64"):
@@ -178,7 +198,7 @@ OF_TWO: dict[str, Callable[[Symbol, Symbol], Symbol]] = {
     "bitwise_right_shift": operators.right_shift,
     "bitwise_xor": operators.bitwise_xor,
     "equal": operators.equal,
-    "floor_divide": operators.floor_divide,
+    "floor_divide": _floor_divide,
     "greater": operators.greater,
     "greater_equal": operators.greater_equal,
     "less": operators.less,
@@ -191,7 +211,7 @@ OF_TWO: dict[str, Callable[[Symbol, Symbol], Symbol]] = {
     "multiply": operators.multiply,
     "not_equal": operators.not_equal,
     "pow": _power,
-    "remainder": operators.remainder,
+    "remainder": _remainder,
     "subtract": operators.subtract,
 }
 """Name -> what it is of two symbols of one dtype."""
@@ -208,7 +228,7 @@ def _of_one(name: str, function: Callable[[Symbol], Symbol], floats: bool) -> Ca
 
 def _of_two(name: str, function: Callable[[Symbol, Symbol], Symbol], floats: bool) -> Callable[..., Array]:
     def public(x1: Any, x2: Any, /) -> Array:
-        a, b = promoted(name, x1, x2)
+        a, b = promoted(x1, x2)
         if floats:
             a, b = floating(name, a), floating(name, b)
         refuse_complex(name, a)
@@ -253,7 +273,7 @@ def clip(x: Array, /, min: Any = None, max: Any = None) -> Array:
     refuse_complex("clip", value)
     for op, bound in (("Max", min), ("Min", max)):
         if bound is not None:
-            a, b = promoted("clip", value, bound)
+            a, b = promoted(value, bound)
             if a.dtype is None or value.dtype is None or (a.dtype.kind == "float") != (value.dtype.kind == "float"):
                 raise failure(SymbolError, f"xp.clip of {value!r} by {bound!r}", hint="bounds are of the kind of x")
             value = operators.cast(make(op, a, b), accept(x).dtype)  # type: ignore[arg-type]

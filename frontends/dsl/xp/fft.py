@@ -39,7 +39,9 @@ def _along_some(name: str) -> Callable[..., Any]:
 
 def _named(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = "Refused: its results or operands are complex; ``dsl.onnx.DFT`` transforms pairs of real numbers."
+    function.__doc__ = (
+        "Refused: its results or operands are complex; ``dsl.onnx.DFT`` transforms pairs of real numbers."
+    )
     return function
 
 

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from irkit.errors import InferenceError, UnsupportedError
+from irkit.errors import InferenceError
 from irkit.frontends.dsl import operators
 from irkit.frontends.dsl.build import make, number
-from irkit.frontends.dsl.errors import SymbolError, failure
-from irkit.frontends.dsl.functions import elementwise, shape as shapes
+from irkit.frontends.dsl.errors import failure
+from irkit.frontends.dsl.functions import elementwise
+from irkit.frontends.dsl.functions import shape as shapes
 from irkit.frontends.dsl.functions.reduce import reduced
 from irkit.frontends.dsl.symbol import Symbol
+from irkit.frontends.dsl.xp import spectral
 from irkit.frontends.dsl.xp.array import Array, accept, wrap
 from irkit.frontends.dsl.xp.dtypes import promoted, refuse_complex
 from irkit.frontends.dsl.xp.elementwise import floating
 from irkit.frontends.dsl.xp.manipulation import Axes, axes_of
+from irkit.frontends.dsl.xp.spectral import EighResult, SVDResult
 from irkit.frontends.dsl.xp.statistics import sum
 from irkit.ir.dtypes import BY_NAME, DType
 
@@ -60,7 +63,7 @@ def _product(a: Symbol, b: Symbol) -> Symbol:
 
 def matmul(x1: Array, x2: Array, /) -> Array:
     """The matrix product, with broadcasting of the axes before the last two; an array of one axis is a vector."""
-    a, b = promoted("matmul", x1, x2)
+    a, b = promoted(x1, x2)
     refuse_complex("matmul", a)
     return wrap(_product(a, b))
 
@@ -72,7 +75,7 @@ def matrix_transpose(x: Array, /) -> Array:
 
 def tensordot(x1: Array, x2: Array, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Array:
     """The sums of products over pairs of axes: the last of x1 and the first of x2, or those given."""
-    a, b = promoted("tensordot", x1, x2)
+    a, b = promoted(x1, x2)
     refuse_complex("tensordot", a)
     rank_a, rank_b = shapes.rank_of(a, "tensordot"), shapes.rank_of(b, "tensordot")
     if isinstance(axes, int):
@@ -106,7 +109,7 @@ def _einsum(a: Symbol, b: Symbol, of_a: list[int], of_b: list[int]) -> Symbol:
 
 def vecdot(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
     """The sums of products along one axis of both, counted from the last; the others are broadcast."""
-    a, b = promoted("vecdot", x1, x2)
+    a, b = promoted(x1, x2)
     refuse_complex("vecdot", a)
     a, b = (shapes.moveaxis(v, axes_of("vecdot", v, axis)[0], -1 % shapes.rank_of(v, "vecdot")) for v in (a, b))
     if a.shape is not None and b.shape is not None and a.shape[-1] != b.shape[-1]:
@@ -129,7 +132,7 @@ def _square(name: str, x: Any) -> tuple[Symbol, int]:
 
 def outer(x1: Array, x2: Array, /) -> Array:
     """The products of all pairs of elements of two vectors."""
-    a, b = promoted("linalg.outer", x1, x2)
+    a, b = promoted(x1, x2)
     refuse_complex("linalg.outer", a)
     return wrap(make("Mul", make("Unsqueeze", a, shapes.ints(1)), make("Unsqueeze", b, shapes.ints(0))))
 
@@ -166,7 +169,7 @@ def trace(x: Array, /, *, offset: int = 0, dtype: DType | None = None) -> Array:
 
 def cross(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
     """The cross product along an axis of size 3; the others are broadcast."""
-    a, b = promoted("linalg.cross", x1, x2)
+    a, b = promoted(x1, x2)
     refuse_complex("linalg.cross", a)
     at = [axes_of("linalg.cross", v, axis)[0] for v in (a, b)]
     if any(v.shape is not None and v.shape[i] != 3 for v, i in zip((a, b), at, strict=True)):
@@ -182,10 +185,9 @@ def cross(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
 
 def det(x: Array, /) -> Array:
     """The determinant of square matrices."""
-    value = floating("linalg.det", x)
-    if isinstance(_square("det", value)[1], int) and _square("det", value)[1] == 0:
-        return wrap(reduced("ReduceProd", value, (-2, -1), False))
-    return wrap(make("Det", value))
+    value, n = _square("det", x)
+    # Det has no form for matrices of no rows, whose determinant is the empty product.
+    return wrap(make("Det", value) if n else reduced("ReduceProd", value, (-2, -1), False))
 
 
 def slogdet(x: Array, /) -> SlogdetResult:
@@ -239,16 +241,12 @@ def inv(x: Array, /) -> Array:
     Of a singular matrix, infinities and NaN.
     """
     value, n = _square("inv", x)
-    kind: Any = value.dtype
-    if n == 0:
-        return wrap(value)
-    identity = make("Expand", np.eye(n, dtype=kind.numpy), make("Shape", value))
-    return wrap(_solved(value, identity, n))
+    return wrap(_solved(value, spectral.identities(value, n), n) if n else value)
 
 
 def solve(x1: Array, x2: Array, /) -> Array:
     """The solution of ``x1 @ x = x2``, by elimination, see ``inv``; x2 of one axis is a vector, else matrices."""
-    a, b = promoted("linalg.solve", x1, x2)
+    a, b = promoted(x1, x2)
     a, n = _square("solve", a)
     b = floating("linalg.solve", b)
     is_vector = b.ndim == 1
@@ -268,8 +266,7 @@ def matrix_power(x: Array, n: int, /) -> Array:
     """Square matrices multiplied with themselves n times, by repeated squaring; of a negative n, of the inverse."""
     value, size = _square("matrix_power", x)
     if n == 0:
-        kind: Any = value.dtype
-        return wrap(make("Expand", np.eye(size, dtype=kind.numpy), make("Shape", value)))
+        return wrap(spectral.identities(value, size))
     base = accept(inv(wrap(value))) if n < 0 else value
     n, made = abs(n), None
     while n:
@@ -296,7 +293,13 @@ def cholesky(x: Array, /, *, upper: bool = False) -> Array:
         columns.append(elementwise.where(np.arange(n) >= j, column, number(0.0, value.dtype)))
     if not columns:
         return wrap(value)
-    return wrap(make("Concat", *(make("Unsqueeze", c, shapes.ints(-2 if upper else -1)) for c in columns), axis=-2 if upper else -1))
+    return wrap(
+        make(
+            "Concat",
+            *(make("Unsqueeze", c, shapes.ints(-2 if upper else -1)) for c in columns),
+            axis=-2 if upper else -1,
+        )
+    )
 
 
 def vector_norm(x: Array, /, *, axis: Axes = None, keepdims: bool = False, ord: float = 2) -> Array:
@@ -318,27 +321,24 @@ def _norm(x: Symbol, axis: Axes, keepdims: bool, ord: float) -> Symbol:
 
 
 def matrix_norm(x: Array, /, *, keepdims: bool = False, ord: Any = "fro") -> Array:
-    """The norm of matrices: ``"fro"``, or 1, -1, inf and -inf, the greatest or least sum of a column or row.
+    """The norm of matrices.
 
-    Raises:
-        UnsupportedError: for 2, -2 and ``"nuc"``, which need singular values.
+    Args:
+        ord: ``"fro"``, of all elements; 1, -1, inf or -inf, the greatest or least sum of a column or row; 2, -2 or
+            ``"nuc"``, the greatest or least singular value or the sum of them.
     """
     value = floating("linalg.matrix_norm", x)
     if ord == "fro":
         return wrap(reduced("ReduceL2", value, (-2, -1), keepdims))
-    if ord not in (1, -1, math.inf, -math.inf):
-        _no_iteration("matrix_norm", f" with ord={ord!r}")
+    if ord in (2, -2, "nuc"):
+        values = _singular("matrix_norm", value)[2]
+        op = {2: "ReduceMax", -2: "ReduceMin", "nuc": "ReduceSum"}[ord]
+        found = make("Unsqueeze", reduced(op, values, -1, False), shapes.ints(-2, -1))
+        return wrap(found if keepdims else make("Squeeze", found, shapes.ints(-2, -1)))
     across, along = (-2, -1) if abs(ord) == 1 else (-1, -2)
     sums = reduced("ReduceL1", value, across, True)
     found = reduced("ReduceMax" if ord > 0 else "ReduceMin", sums, along, True)
     return wrap(found if keepdims else make("Squeeze", found, shapes.ints(-2, -1)))
-
-
-def _no_iteration(name: str, what: str = "") -> NoReturn:
-    raise UnsupportedError(
-        f"xp.linalg.{name}{what} is an iteration to convergence, for which ONNX has no op",
-        hint="compute it outside, with NumPy on evaluated arrays: dsl.evaluate(x)",
-    )
 
 
 def qr(x: Array, /, *, mode: Literal["reduced", "complete"] = "reduced") -> QRResult:
@@ -347,13 +347,9 @@ def qr(x: Array, /, *, mode: Literal["reduced", "complete"] = "reduced") -> QRRe
     Golub and Van Loan, Matrix Computations, 5.2.
     """
     value = floating("linalg.qr", x)
-    shape = value.shape or ()
-    if len(shape) < 2 or not all(isinstance(d, int) for d in shape[-2:]):
-        raise failure(InferenceError, f"xp.linalg.qr of {value!r}", hint="matrices of known sizes")
-    m, n = int(shape[-2]), int(shape[-1])  # type: ignore[arg-type]
+    m, n = spectral.sizes_of("qr", value)
     kind: Any = value.dtype
-    identity = make("Expand", np.eye(m, dtype=kind.numpy), _with_sizes(value, m, m))
-    q, r = identity, value
+    q, r = spectral.identities(value, m), value
     for k in range(min(m, n)):
         column = elementwise.where((np.arange(m) >= k)[:, None], make("Gather", r, np.array([k]), axis=-1), 0.0)
         length = reduced("ReduceL2", column, -2, True)
@@ -370,10 +366,6 @@ def qr(x: Array, /, *, mode: Literal["reduced", "complete"] = "reduced") -> QRRe
     return QRResult(wrap(q), wrap(r))
 
 
-def _with_sizes(value: Symbol, rows: int, columns: int) -> Symbol:
-    return make("Concat", make("Shape", value, end=-2), shapes.ints(rows, columns), axis=0)
-
-
 class QRResult(NamedTuple):
     """An orthogonal matrix, and an upper triangular one."""
 
@@ -381,31 +373,64 @@ class QRResult(NamedTuple):
     R: Array
 
 
-def eigh(x: Array, /) -> NoReturn:
-    """Refused: an iteration to convergence."""
-    _no_iteration("eigh")
+def eigh(x: Array, /) -> EighResult:
+    """The eigenvalues of symmetric matrices in ascending order, and the eigenvectors as columns."""
+    return EighResult(*map(wrap, spectral.eigen(*_square("eigh", x))))
 
 
-def eigvalsh(x: Array, /) -> NoReturn:
-    """Refused: an iteration to convergence."""
-    _no_iteration("eigvalsh")
+def eigvalsh(x: Array, /) -> Array:
+    """The eigenvalues of symmetric matrices in ascending order."""
+    return wrap(spectral.eigen(*_square("eigvalsh", x))[0])
 
 
-def svd(x: Array, /, *, full_matrices: bool = True) -> NoReturn:
-    """Refused: an iteration to convergence."""
-    _no_iteration("svd")
+def _singular(name: str, x: Any) -> tuple[bool, Symbol, Symbol, Symbol]:
+    """Whether the matrices were transposed to have no fewer rows than columns; then ``U S``, S and V of these."""
+    value = floating(f"linalg.{name}", x)
+    rows, columns = spectral.sizes_of(name, value)
+    is_wide = rows < columns
+    tall = shapes.matrix_transpose(value) if is_wide else value
+    return is_wide, *spectral.singular(tall, max(rows, columns), min(rows, columns))
 
 
-def svdvals(x: Array, /) -> NoReturn:
-    """Refused: an iteration to convergence."""
-    _no_iteration("svdvals")
+def svd(x: Array, /, *, full_matrices: bool = True) -> SVDResult:
+    """``x = U @ diag(S) @ Vh`` with S in descending order; without ``full_matrices``, U and Vh as far as S reaches."""
+    is_wide, scaled, values, right = _singular("svd", x)
+    q, r = map(accept, qr(wrap(scaled), mode="complete" if full_matrices else "reduced"))
+    left = spectral.unit_columns(scaled, q, r, spectral.sizes_of("svd", scaled)[1])
+    u, v = (right, left) if is_wide else (left, right)
+    return SVDResult(wrap(u), wrap(values), wrap(shapes.matrix_transpose(v)))
 
 
-def matrix_rank(x: Array, /, *, rtol: Any = None) -> NoReturn:
-    """Refused: it needs singular values."""
-    _no_iteration("matrix_rank")
+def svdvals(x: Array, /) -> Array:
+    """The singular values in descending order."""
+    return wrap(_singular("svdvals", x)[2])
 
 
-def pinv(x: Array, /, *, rtol: Any = None) -> NoReturn:
-    """Refused: it needs singular values."""
-    _no_iteration("pinv")
+def _threshold(name: str, x: Any, values: Symbol, rtol: Any) -> Symbol:
+    """The singular values up to which they count as zero: ``rtol`` times the greatest."""
+    kind: Any = values.dtype
+    size = max(spectral.sizes_of(name, accept(x)))
+    given = float(np.finfo(kind.numpy).eps) * size if rtol is None else rtol
+    factor = number(float(given), kind) if isinstance(given, int | float) else operators.cast(accept(given), kind)
+    return make("Mul", make("Slice", values, shapes.ints(0), shapes.ints(1), shapes.ints(-1)), _last_axis(factor))
+
+
+def _last_axis(x: Symbol) -> Symbol:
+    return make("Unsqueeze", x, shapes.ints(-1)) if x.ndim else x
+
+
+def matrix_rank(x: Array, /, *, rtol: Any = None) -> Array:
+    """How many singular values are greater than ``rtol`` times the greatest; by default eps times the greater size."""
+    values = _singular("matrix_rank", x)[2]
+    counted = operators.greater(values, _threshold("matrix_rank", x, values, rtol))
+    return wrap(reduced("ReduceSum", operators.cast(counted, shapes.INT64), -1, False))
+
+
+def pinv(x: Array, /, *, rtol: Any = None) -> Array:
+    """The pseudoinverse; singular values up to ``rtol`` times the greatest count as zero, see ``matrix_rank``."""
+    is_wide, scaled, values, right = _singular("pinv", x)
+    counted = operators.greater(values, _threshold("pinv", x, values, rtol))
+    square = elementwise.where(counted, make("Mul", values, values), 1.0)
+    weights = make("Unsqueeze", elementwise.where(counted, make("Reciprocal", square), 0.0), shapes.ints(-2))
+    made = make("MatMul", make("Mul", right, weights), shapes.matrix_transpose(scaled))
+    return wrap(shapes.matrix_transpose(made) if is_wide else made)

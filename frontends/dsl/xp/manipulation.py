@@ -84,7 +84,7 @@ def broadcast_to(x: Array, /, shape: Any) -> Array:
 
 def concat(arrays: Sequence[Array], /, *, axis: int | None = 0) -> Array:
     """One after the other along an axis; flattened if it is None."""
-    values = promoted("concat", *arrays)
+    values = promoted(*arrays)
     if axis is None:
         values, axis = [shapes.ravel(v) for v in values], 0
     return wrap(shapes.concatenate(values, axes_of("concat", values[0], axis)[0]))
@@ -92,7 +92,7 @@ def concat(arrays: Sequence[Array], /, *, axis: int | None = 0) -> Array:
 
 def stack(arrays: Sequence[Array], /, *, axis: int = 0) -> Array:
     """One after the other along a new axis."""
-    values = promoted("stack", *arrays)
+    values = promoted(*arrays)
     return wrap(shapes.stack(values, axes_of("stack", values[0], axis, 1)[0]))
 
 

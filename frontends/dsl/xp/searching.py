@@ -7,7 +7,8 @@ from typing import Any, Literal, NamedTuple
 from irkit.frontends.dsl import operators
 from irkit.frontends.dsl.build import make
 from irkit.frontends.dsl.errors import SymbolError, failure
-from irkit.frontends.dsl.functions import elementwise, reduce, shape as shapes
+from irkit.frontends.dsl.functions import elementwise, reduce
+from irkit.frontends.dsl.functions import shape as shapes
 from irkit.frontends.dsl.functions.reduce import reduced
 from irkit.frontends.dsl.symbol import Symbol
 from irkit.frontends.dsl.xp.array import Array, accept, wrap
@@ -73,7 +74,7 @@ def searchsorted(
     x1: Array, x2: Array, /, *, side: Literal["left", "right"] = "left", sorter: Array | None = None
 ) -> Array:
     """Where the elements of x2 are to be put into the sorted x1 (int64): behind as many as are less, or not greater."""
-    line, values = promoted("searchsorted", x1, x2)
+    line, values = promoted(x1, x2)
     refuse_complex("searchsorted", line)
     if sorter is not None:
         line = make("Gather", line, accept(sorter), axis=0)
@@ -83,7 +84,7 @@ def searchsorted(
 
 def where(condition: Array, x1: Any, x2: Any, /) -> Array:
     """Elements of x1 where the condition holds, of x2 elsewhere."""
-    return wrap(elementwise.where(accept(condition), *promoted("where", x1, x2)))
+    return wrap(elementwise.where(accept(condition), *promoted(x1, x2)))
 
 
 def sort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:

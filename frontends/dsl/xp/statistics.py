@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from irkit.frontends.dsl import operators
 from irkit.frontends.dsl.build import make
 from irkit.frontends.dsl.errors import SymbolError, failure
-from irkit.frontends.dsl.functions import reduce, shape as shapes
+from irkit.frontends.dsl.functions import reduce
+from irkit.frontends.dsl.functions import shape as shapes
 from irkit.frontends.dsl.functions.create import full_like
 from irkit.frontends.dsl.functions.reduce import reduced
 from irkit.frontends.dsl.symbol import Symbol
@@ -33,14 +35,16 @@ __all__ = [
 ]
 
 
-def _widened(name: str, x: Any, dtype: DType | None) -> Symbol:
-    """The operand of a sum: integers of fewer bits than the default become that, as the standard asks."""
+def _summed(name: str, x: Any, dtype: DType | None, function: Callable[[Symbol], Symbol]) -> Array:
+    """A sum or product, of integers as int64 or uint64 unless a dtype is given, as the standard asks."""
     value = accept(x)
     refuse_complex(name, value)
-    if dtype is not None:
-        return cast(value, as_dtype(dtype))
-    kind = value.dtype.kind if value.dtype is not None else ""
-    return operators.cast(value, BY_NAME["uint64" if kind == "uint" else "int64"]) if kind in ("int", "uint") else value
+    kind: Any = value.dtype
+    wide = BY_NAME["uint64" if kind.kind == "uint" else "int64"]
+    wanted = as_dtype(dtype) if dtype is not None else kind if kind.kind == "float" else wide
+    # Narrow integers have no sums; modulo their range those of wide ones are the same.
+    made = function(cast(value, wanted if wanted.kind == "float" else wide))
+    return wrap(cast(made, wanted))
 
 
 def _narrow(op: str, x: Symbol, axis: Axes, keepdims: bool) -> Symbol:
@@ -53,12 +57,12 @@ def _narrow(op: str, x: Symbol, axis: Axes, keepdims: bool) -> Symbol:
 
 def sum(x: Array, /, *, axis: Axes = None, dtype: DType | None = None, keepdims: bool = False) -> Array:
     """The sum over all axes, or some; of integers as int64 or uint64."""
-    return wrap(reduced("ReduceSum", _widened("sum", x, dtype), axis, keepdims))
+    return _summed("sum", x, dtype, lambda value: reduced("ReduceSum", value, axis, keepdims))
 
 
 def prod(x: Array, /, *, axis: Axes = None, dtype: DType | None = None, keepdims: bool = False) -> Array:
     """The product over all axes, or some; of integers as int64 or uint64."""
-    return wrap(reduced("ReduceProd", _widened("prod", x, dtype), axis, keepdims))
+    return _summed("prod", x, dtype, lambda value: reduced("ReduceProd", value, axis, keepdims))
 
 
 def max(x: Array, /, *, axis: Axes = None, keepdims: bool = False) -> Array:
@@ -100,15 +104,17 @@ def std(x: Array, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bo
 
 
 def _running(name: str, op: str, x: Any, axis: int | None, dtype: DType | None, initial: int | None) -> Array:
-    value = _widened(name, x, dtype)
+    value = accept(x)
     if axis is None and value.ndim != 1:
         raise failure(SymbolError, f"xp.{name} of {value!r} without an axis", hint="give axis=")
     at = axes_of(name, value, axis)[0]
-    made = make(op, value, shapes.ints(at)[0])
-    if initial is None:
-        return wrap(made)
     widths = [(int(i == at), 0) for i in range(shapes.rank_of(value, name))]
-    return wrap(shapes.pad(made, widths, initial))
+
+    def running(value: Symbol) -> Symbol:
+        made = make(op, value, shapes.ints(at)[0])
+        return made if initial is None else shapes.pad(made, widths, initial)
+
+    return _summed(name, value, dtype, running)
 
 
 def cumulative_sum(
@@ -139,7 +145,7 @@ def diff(
     x: Array, /, *, axis: int = -1, n: int = 1, prepend: Array | None = None, append: Array | None = None
 ) -> Array:
     """The differences of neighbours along an axis, taken n times."""
-    value, *around = promoted("diff", x, *(v for v in (prepend, append) if v is not None))
+    value, *around = promoted(x, *(v for v in (prepend, append) if v is not None))
     refuse_complex("diff", value)
     at = axes_of("diff", value, axis)[0]
     before = around[:1] if prepend is not None else []

@@ -193,7 +193,7 @@ class OnnxRuntimeExecutable(Executable):
         try:
             found = self.session.run(list(fetches), carried)
         except Exception as error:
-            raise self._failure(error) from None
+            raise self.failure(error) from None
         results: list[Any] = []
         for name, value in zip(fetches, found, strict=True):
             dtype = prepared.outputs.get(name)
@@ -201,7 +201,8 @@ class OnnxRuntimeExecutable(Executable):
             results.append(_apart(result, [*carried.values(), *results]))
         return results
 
-    def _failure(self, error: Exception) -> IrkitError:
+    def failure(self, error: Exception) -> IrkitError:
+        """What onnxruntime raised in a run, as an error that names the op."""
         if isinstance(error, UnicodeError):
             return ExecutionError(f"onnxruntime takes only valid Unicode: {error}")
         op = self._op_in(str(error))

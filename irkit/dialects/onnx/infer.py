@@ -178,10 +178,10 @@ def _node(cls: type[OnnxOp], operands: Sequence[SSAValue], properties: Mapping[s
 
 
 def infer_node(cls: type[OnnxOp], node: Any, inputs: Iterable[tuple[str, SSAValue]], n_out: int) -> list[Attribute]:
-    """The official inference for one node.
+    """The official inference for one node. Where the type of an operand is unknown, so may be those of the results.
 
     Raises:
-        InferenceError: with what it says.
+        InferenceError: with what it says, unless the type of an operand is unknown.
     """
     if "" in node.output:
         # Results that are left out share this name, under which only the type of the last of them would be found.
@@ -191,12 +191,15 @@ def infer_node(cls: type[OnnxOp], node: Any, inputs: Iterable[tuple[str, SSAValu
         node.output.extend(names)
     types: dict[str, bytes] = {}
     data: dict[str, bytes] = {}
+    untyped = False
     for name, value in inputs:
         if not name:
             continue
         found = type_bytes(value.type)
         if found is not None:
             types[name] = found
+        else:
+            untyped = True
         held = constant_of(value)
         if held is not None and held.size <= MAX_DATA and held.dtype.name in ("int64", "int32", "float32"):
             data[name] = tensor_to_proto(held, name).SerializeToString()
@@ -213,6 +216,9 @@ def infer_node(cls: type[OnnxOp], node: Any, inputs: Iterable[tuple[str, SSAValu
         # Deprecated ops have no inference.
         return [unknown] * n_out
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError, IndexError) as error:
+        if untyped:
+            # Some of the official rules fail on what they are not told: that contradicts nothing.
+            return [unknown] * n_out
         raise InferenceError(_message(str(error)), op=cls.name) from None
     made: list[Attribute] = []
     for index in range(n_out):

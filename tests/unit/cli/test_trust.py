@@ -95,6 +95,8 @@ def test_explain(model: Path, capsys: Captured) -> None:
     assert found["ops"][0]["op"] == "onnx.Gemm"  # type: ignore[index]
     assert found["ops"][0]["steps"] == ["fuse:matmul-and-add-to-gemm"]  # type: ignore[index]
     assert len(found["ops"][0]["sources"]) == 2  # type: ignore[index]
+    assert data(capsys, "explain", "m.onnx", "t", "-O3")["ops"] == found["ops"]
+    assert "input of the graph" in output(capsys, "explain", "m.onnx", "x")
     assert main(["explain", "m.onnx", "nothing"]) == 2
     assert "nothing in the module is called 'nothing'" in capsys.readouterr().err
 

@@ -90,7 +90,7 @@ def test_rnn(tmp_path: Path) -> None:
     assert found["last"] < found["first"] / 10
     values, means = program.data(8, seed=5)
     module = dsl.Session().module([program.loss, program.train])
-    assert {"next/w_in", "next/w_in/m", "next/step"} <= set(module.outputs)
+    assert {"next/w_in", "next/w_in/m", "next/w_in/step"} <= set(module.outputs)
     exported(module, tmp_path / "step.onnx", {"x": values, "wanted": means})
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import irkit as ik
 from irkit.frontends import dsl
 from tests.unit.dsl.support import BACKENDS, assert_same, evaluate
 
@@ -317,3 +318,29 @@ def test_the_rest() -> None:
     assert_same(evaluate(dsl.cast_like, X, I), X.astype(np.int64))
     assert set(np.unique(evaluate(dsl.bernoulli, np.full(100, 0.5, np.float32)))) == {0.0, 1.0}
     assert dsl.true_divide is dsl.divide
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("parts", [2, 3])
+def test_split_of_an_axis_of_unknown_size(backend: str, parts: int) -> None:
+    """Equal parts, or an error in the run, as NumPy has it."""
+    x = np.arange(12, dtype=np.float32).reshape(6, 2)
+    found = evaluate(lambda a: dsl.split(a, parts), x, backend=backend, symbolic=True)
+    for part, wanted in zip(found, np.split(x, parts), strict=True):
+        assert_same(part, wanted)
+    with pytest.raises(ik.IrkitError):
+        evaluate(lambda a: dsl.split(a, parts), np.zeros((7, 2), np.float32), backend=backend, symbolic=True)
+
+
+@pytest.mark.parametrize("widths", [1, (1, 2), [(0, 1), (2, 0)]])
+def test_pad_by_one_number_or_pair(widths: Any) -> None:
+    x = np.ones((2, 3), np.float32)
+    assert_same(evaluate(lambda a: dsl.pad(a, widths), x), np.pad(x, widths))
+
+
+def test_pad_of_an_unknown_rank() -> None:
+    x = dsl.placeholder("x", "float32")
+    found = ik.compile(dsl.pad(x, [(1, 0), (0, 2)]))(np.ones((2, 3), np.float32))
+    assert_same(found, np.pad(np.ones((2, 3), np.float32), [(1, 0), (0, 2)]))
+    with pytest.raises(ik.IrkitError, match="'pad' needs a known rank"):
+        dsl.pad(x, 1)

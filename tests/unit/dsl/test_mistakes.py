@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import irkit as ik
-from irkit.errors import FeedError, InferenceError, IrkitError, VerifyError
+from irkit.errors import FeedError, InferenceError, IrkitError, UnsupportedError, VerifyError
 from irkit.frontends import dsl
 
 ZEROS = np.zeros((2, 3), np.float32)
@@ -366,6 +366,75 @@ def nothing_to_minimize() -> None:
     dsl.minimize("sgd", dsl.mean(a))  # !
 
 
+def a_placeholder_is_minimized() -> None:
+    w = v()
+    a = dsl.placeholder("a", "float32", [3])
+    dsl.minimize("sgd", dsl.mean(a * w), [a])  # !
+
+
+def a_variable_of_open_shape_is_minimized() -> None:
+    w = dsl.variable(np.zeros(3, np.float32), "w", shape=[None])
+    dsl.minimize("adam", dsl.mean(w), [w])  # !
+
+
+def a_class_as_an_optimizer() -> None:
+    w = v()
+    dsl.minimize(ik.optimizers.SGD, dsl.mean(w))  # type: ignore[arg-type] # !
+
+
+def a_scan_of_another_length() -> None:
+    a = x()
+    dsl.scan(lambda s, item: (s + item, None), np.zeros(3, np.float32), a, length=1)  # !
+
+
+def a_condition_of_many_elements() -> None:
+    a = x()
+    dsl.cond(a > 0, lambda: a, lambda: -a)  # !
+
+
+def a_loop_condition_of_many_elements() -> None:
+    a = x()
+    dsl.while_loop(lambda c: c < 3.0, lambda c: c + 1.0, a)  # !
+
+
+def values_as_branches() -> None:
+    a = x()
+    dsl.cond(dsl.sum(a) > 0, a, a + 1)  # type: ignore[arg-type] # !
+
+
+def a_backend_that_is_not_there() -> None:
+    dsl.Session("nunpy")  # !
+
+
+def an_option_that_is_not_there() -> None:
+    dsl.Session(thread=2)  # !
+
+
+def an_integer_to_a_negative_power() -> None:
+    i = dsl.placeholder("i", "int64", [3])
+    i**-1  # !
+
+
+def parts_that_are_not_equal() -> None:
+    a = dsl.placeholder("a", "float32", [7])
+    dsl.split(a, 3)  # !
+
+
+def parts_of_sizes_that_do_not_add_up() -> None:
+    a = dsl.placeholder("a", "float32", [7])
+    dsl.split(a, [3, 3])  # !
+
+
+def widths_for_other_axes() -> None:
+    a = x()
+    dsl.pad(a, [(1, 1), (2, 2), (3, 3)])  # !
+
+
+def widths_that_are_no_pairs() -> None:
+    a = x()
+    dsl.pad(a, [(1, 2), (3,)])  # !
+
+
 def an_input_is_missing() -> None:
     a = dsl.placeholder("a")  # !
     b = dsl.placeholder("b")
@@ -467,7 +536,7 @@ MISTAKES: dict[Callable[[], None], tuple[type[Exception], str, str]] = {
         r"float32\[3\], and what is assigned is float32\[2, 3\]",
         "reshape",
     ),
-    accesses_that_nothing_orders: (VerifyError, "nothing orders two accesses of variable 'v'", ""),
+    accesses_that_nothing_orders: (VerifyError, "nothing orders two accesses of variable 'v'", "control_dependencies"),
     a_loop_that_uses_an_old_value: (IrkitError, "the value that it had before the loop", r"variable\.read\(\)"),
     two_variables_of_one_name: (IrkitError, "there is a variable 'w' already", "another name"),
     two_placeholders_of_one_name: (IrkitError, "two placeholders are called 'a'", "another name"),
@@ -480,6 +549,20 @@ MISTAKES: dict[Callable[[], None], tuple[type[Exception], str, str]] = {
     a_gradient_by_what_is_not_used: (IrkitError, "does not depend on", "allow_unused"),
     a_gradient_through_a_comparison: (IrkitError, "no path of differentiable ops", "allow_unused"),
     nothing_to_minimize: (IrkitError, "reads no trainable variable", "dsl.variable"),
+    a_placeholder_is_minimized: (IrkitError, "an optimizer changes variables; <symbol a", "dsl.variable"),
+    a_variable_of_open_shape_is_minimized: (IrkitError, "no fixed shape", "without None"),
+    a_class_as_an_optimizer: (IrkitError, "SGD is a class", r"make one: ik.optimizers.SGD\(\)"),
+    a_scan_of_another_length: (InferenceError, "not length=1", "leave length= out"),
+    a_condition_of_many_elements: (InferenceError, r"one boolean; this is .*bool\[2, 3\]", "dsl.all"),
+    a_loop_condition_of_many_elements: (InferenceError, r"gives is one boolean; this is .*bool\[2, 3\]", "dsl.any"),
+    values_as_branches: (dsl.SymbolError, "takes functions for its branches; true= is", "dsl.where"),
+    a_backend_that_is_not_there: (UnsupportedError, "no backend 'nunpy'", "'numpy'"),
+    an_option_that_is_not_there: (UnsupportedError, "no option 'thread'", "'threads'"),
+    an_integer_to_a_negative_power: (InferenceError, "negative power", "dsl.cast"),
+    parts_that_are_not_equal: (InferenceError, "does not divide into 3 equal parts", "add up to 7"),
+    parts_of_sizes_that_do_not_add_up: (InferenceError, r"parts of the sizes \[3, 3\]", "add up to 7"),
+    widths_for_other_axes: (InferenceError, "how to pad the 2 axes", "a pair per axis"),
+    widths_that_are_no_pairs: (InferenceError, "how to pad the 2 axes", "a pair per axis"),
     an_input_is_missing: (IrkitError, "'a' is needed, but not among the inputs", ""),
     a_function_is_compiled: (dsl.SymbolError, "'doubled' has no graph before", r"doubled\.module"),
     an_effect_is_compiled: (IrkitError, "ik.compile keeps no state", "dsl.Session"),

@@ -202,3 +202,73 @@ def test_types_are_known_when_the_expression_is_written() -> None:
     assert (x @ np.zeros((4, 7), np.float32)).shape == ("batch", 3, 7)
     assert dsl.mean(x, 1).shape == ("batch", 4)
     assert (x > 0).dtype.name == "bool"
+
+
+M = np.float32([[3, 1, 2], [0, 5, 4]])
+NUMPY_CALLS: list[Any] = [
+    lambda x: np.sum(x),
+    lambda x: np.sum(x, 1, keepdims=True),
+    lambda x: np.sum(a=x, axis=(0, 1)),
+    lambda x: np.mean(x, axis=0),
+    lambda x: np.max(x, axis=1),
+    lambda x: np.amin(x),
+    lambda x: np.prod(x, 0),
+    lambda x: np.std(x, ddof=1),
+    lambda x: np.var(x, 0),
+    lambda x: np.any(x > 3, axis=1),
+    lambda x: np.all(x >= 0),
+    lambda x: np.argmax(x, axis=1),
+    lambda x: np.argmin(x),
+    lambda x: np.sort(x),
+    lambda x: np.argsort(x, axis=0),
+    lambda x: np.cumsum(x),
+    lambda x: np.cumsum(x, axis=1),
+    lambda x: np.cumprod(x, axis=0),
+    lambda x: np.where(x > 2, x, -x),
+    lambda x: np.clip(x, 1, 3),
+    lambda x: np.clip(x, a_min=None, a_max=2),
+    lambda x: np.concatenate([x, x], axis=1),
+    lambda x: np.concatenate((x, M)),
+    lambda x: np.stack([x, x], 1),
+    lambda x: np.reshape(x, (3, 2)),
+    lambda x: np.ravel(x),
+    lambda x: np.transpose(x),
+    lambda x: np.transpose(x, (1, 0)),
+    lambda x: np.swapaxes(x, 0, 1),
+    lambda x: np.moveaxis(x, 0, -1),
+    lambda x: np.expand_dims(x, 1),
+    lambda x: np.squeeze(np.expand_dims(x, 0), axis=0),
+    lambda x: np.broadcast_to(x, (4, 2, 3)),
+    lambda x: np.tile(x, (1, 2)),
+    lambda x: np.repeat(x, 2, axis=1),
+    lambda x: np.flip(x, 1),
+    lambda x: np.repeat(x, 2),
+    lambda x: np.sort(x, axis=None),
+    lambda x: np.roll(x, 1, axis=1),
+    lambda x: np.take(x, np.array([1, 0]), axis=1),
+    lambda x: np.outer(x[0], x[1]),
+    lambda x: np.tril(x, 1),
+    lambda x: np.triu(x),
+    lambda x: np.einsum("ij,kj->ik", x, x),
+    lambda x: np.matmul(x, np.transpose(x)),
+]
+
+
+@pytest.mark.parametrize("function", NUMPY_CALLS)
+def test_functions_of_numpy_take_symbols(function: Any) -> None:
+    assert_same(evaluate(function, M), function(M))
+
+
+def test_functions_of_numpy_that_do_not() -> None:
+    x = dsl.placeholder("x", "float32", [2, 3])
+    assert (np.shape(x), np.ndim(x)) == ((2, 3), 2)
+    for refused in (
+        lambda: np.split(x, [1]),
+        lambda: np.sum(x, dtype=np.float64),
+        lambda: np.linalg.inv(x),
+        lambda: np.roll(x, 1),
+        lambda: np.flip(x),
+        lambda: np.concatenate([x, x], dtype=np.float64),
+    ):
+        with pytest.raises(dsl.SymbolError, match=r"numpy\.\w+ does not take it, or not so"):
+            refused()

@@ -246,11 +246,11 @@ def test_minimize_does_what_the_optimizer_says(name: str, backend: str) -> None:
         shared = {k: b.input(f"shared/{k}", "float32", []) for k in rule.scalars}
         after = rule.advance(Context.of(b, rule, n), shared)
         new, changed = rule.update(Context.of(b, rule, n, after), w, g, slots)
-        b.output(new, "w")
+        b.output(new, "new/w")
         for k, value in changed.items():
-            b.output(value, k)
+            b.output(value, f"new/{k}")
         for k, value in after.items():
-            b.output(value, f"shared/{k}")
+            b.output(value, f"new/shared/{k}")
         return ik.compile(b.module())
 
     runs = {v: update(v.shape) for v in variables}
@@ -261,7 +261,8 @@ def test_minimize_does_what_the_optimizer_says(name: str, backend: str) -> None:
         plain.state = dsl.State(values)
         found = plain.run(list(grads), feeds)
         for v, g in zip(variables, found, strict=True):
-            made = runs[v].run({"w": values[v.name], "g": g, "n": count, **held[v], **shared[v]})
+            given = {"w": values[v.name], "g": g, "n": count, **held[v], **shared[v]}
+            made = {k.removeprefix("new/"): x for k, x in runs[v].run(given).items()}
             values[v.name] = made.pop("w")
             shared[v] = {k: made.pop(k) for k in shared[v]}
             held[v] = made
@@ -311,5 +312,63 @@ def test_backward_ops_answer_forward_ops_one_to_one() -> None:
     assert lines(by_gradient=True) == on_the_way
     assert on_the_way < lines(by_gradient=False)
     assigned = [op.symbol for op in module.block.ops if isinstance(op, state.Assign)]
-    assert sorted(assigned) == ["b", "step", "w"]
-    assert {"next/w", "next/b", "next/step"} <= set(optimize(module, "lift-state").outputs)
+    assert sorted(assigned) == ["b", "w", "w/step"]
+    assert {"next/w", "next/b", "next/w/step"} <= set(optimize(module, "lift-state").outputs)
+
+
+# What begins a variable
+
+
+@backends
+def test_a_compiled_variable_begins_with_its_expression(backend: str) -> None:
+    w = dsl.variable(dsl.constant(5.0) * 2.0, "w")
+    assert ik.compile(w + 0.0, backend=backend)() == 10
+    assert ik.compile(optimize(dsl.to_module(w + 0.0), "lift-state"), backend=backend).run({})["out"] == 10
+    assert dsl.Session(backend).run(w + 0.0) == 10
+
+
+def test_a_random_variable_belongs_to_a_session() -> None:
+    w = dsl.variable(dsl.random_normal((4,)), "w")
+    for refused in (ik.compile, dsl.to_module):
+        with pytest.raises(ik.IrkitError, match="'w' begins with random numbers"):
+            refused(w + 0.0)
+    session = dsl.Session(seed=3)
+    module = session.module({"y": w + 0.0})
+    np.testing.assert_array_equal(ik.compile(module).run({})["y"], session.run(w))
+
+
+def test_a_variable_without_a_value_is_not_compiled() -> None:
+    w = dsl.variable(None, "w", dtype="float32", shape=[2])
+    with pytest.raises(dsl.UninitializedError, match="'w' has no initial value"):
+        ik.compile(w + 0.0)
+
+
+def test_the_module_of_a_session_begins_with_its_values() -> None:
+    w = dsl.variable(np.float32(1), "w")
+    session = dsl.Session()
+    session.run(w.assign(7.0))
+    assert ik.compile(session.module({"y": w * 2.0})).run({})["y"] == 14
+
+
+# Optimizers beside each other
+
+
+def test_optimizers_without_names_share_a_session() -> None:
+    """As of a generative adversarial network, where a variable of the user's is called 'step' besides."""
+    v, w = dsl.variable(np.float32(1), "v"), dsl.variable(np.float32(2), "w")
+    step = dsl.variable(0, "step")
+    first, second = dsl.minimize("adam", v * w, [v]), dsl.minimize("adam", -v * w, [w])
+    again = dsl.minimize("sgd", dsl.square(v) * w)
+    session = dsl.Session()
+    session.run(first)
+    session.run(second)
+    session.run([again, step.assign_add(5)])
+    counts = {k: int(x) for k, x in session.state.items() if k.endswith("step")}
+    assert counts == {"v/step": 1, "w/step": 1, "v/1/step": 1, "step": 5}
+
+
+def test_minimize_takes_one_variable() -> None:
+    w = dsl.variable(np.float32(1), "w")
+    session = dsl.Session()
+    session.run(dsl.minimize(ik.optimizers.SGD(0.25), dsl.square(w), w))
+    assert session.run(w) == 0.5

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import irkit as ik
-from irkit.errors import InferenceError, IrkitError
+from irkit.errors import InferenceError, IrkitError, VerifyError
 from irkit.ir.location import where
 from irkit.ir.op import is_absent
 from irkit.ir.types import shape_of, tensor
@@ -162,3 +162,14 @@ def test_a_builder_makes_one_module() -> None:
     b.module()
     with pytest.raises(IrkitError, match="made its module already"):
         b.module()
+
+
+def test_an_output_is_not_called_like_another_input() -> None:
+    b = ik.Builder()
+    x, y = b.input("x", "float32", [2]), b.input("y", "float32", [2])
+    b.output(x + y, "y")
+    with pytest.raises(VerifyError, match="an input and an output are both called 'y'"):
+        b.module()
+    b = ik.Builder()
+    b.output(b.input("x", "float32", [2]), "x")
+    assert b.module().output_names == ["x"]

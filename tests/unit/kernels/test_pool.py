@@ -203,3 +203,14 @@ def test_max_roi_pool(op):
     assert outside.item() == 0
     with pytest.raises(KernelError, match="batch index 3"):
         op("MaxRoiPool", x, np.array([[3, 0, 0, 1, 1]], np.float32), pooled_shape=(1, 1))
+
+
+@pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize("size", [3, 4, 5, 8])
+def test_same_padding_is_never_negative(op, auto_pad, size):
+    """Where a stride passes over the end of the axis, the formula of the spec gives less than nothing: no padding."""
+    x = np.arange(size, dtype=np.float32).reshape(1, 1, size)
+    attributes = {"kernel_shape": (1,), "strides": (size,), "auto_pad": auto_pad}
+    y, indices = op("MaxPool", x, n_out=2, **attributes)
+    assert y.tolist() == indices.tolist() == op("MaxPool", x, **attributes).tolist() == [[[0]]]
+    assert op("AveragePool", x, **attributes).tolist() == [[[0]]]

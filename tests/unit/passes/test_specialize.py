@@ -51,6 +51,9 @@ def test_specialize_refuses() -> None:
         ik.specialize(module, bach=8)
     with pytest.raises(IrkitError, match="cannot be -1"):
         ik.specialize(module, batch=-1)
+    with pytest.raises(IrkitError, match=r"cannot be 2\.5"):
+        ik.specialize(module, batch=2.5)  # pyright: ignore[reportArgumentType]
+    assert ik.specialize(module, batch=np.int64(3)).inputs["x"] == tensor("float32", [3, "seq", 12])
     b = ik.Builder()
     b.output(b.input("x", "float32", ["N", 2]) @ b.input("y", "float32", ["M", 3]), "z")
     with pytest.raises(IrkitError, match="sizes do not fit"):
@@ -87,5 +90,7 @@ def test_generalize_says_what_binds_a_module() -> None:
         ik.generalize(module, {"x": {0: "batch"}})
     with pytest.raises(IrkitError, match="would be both 2 and 3"):
         ik.generalize(module, {"x": ["n", "n"]})
+    with pytest.raises(IrkitError, match="axis 0 of 'x' is to be 5"):
+        ik.generalize(module, {"x": {0: 5}})  # pyright: ignore[reportArgumentType]
     with pytest.raises(IrkitError, match="there is no input 'z'"):
         ik.generalize(module, {"z": {0: "batch"}})

@@ -244,6 +244,32 @@ def test_a_node_of_the_file_says_what_became_of_it() -> None:
         explain(made, "q")
 
 
+def test_explain_tells_what_is_fused_away_from_what_is_removed_and_what_never_was() -> None:
+    from tests.corpus.build import from_text
+
+    source = ik.load(
+        from_text(
+            "g (float[N, 3] x) => (float[N, 2] y) <float[3, 2] w = {1, 2, 3, 4, 5, 6}, float[2] c = {1, 2}>"
+            "{ n = Neg (x)  p = Neg (n)  t = MatMul (p, w)  y = Add (t, c) }"
+        )
+    )
+    made = optimize(source, "O3")
+    by_value, by_number = explain(made, "t", source=source), explain(made, "#2", source=source)
+    assert by_value.is_source
+    assert [op.name for op, _ in by_value.ops] == [op.name for op, _ in by_number.ops] == ["onnx.Gemm"]
+    for gone in ("n", "#0"):
+        with pytest.raises(IrkitError, match=f"nothing is left of '{gone}'"):
+            explain(made, gone, source=source)
+    with pytest.raises(IrkitError, match="the nodes of the file are #0 to #3"):
+        explain(made, "#99", source=source)
+    for module in (source, made):
+        with pytest.raises(IrkitError, match="nothing in the module is called 'qqq'") as caught:
+            explain(module, "qqq", source=source)
+        assert "removed" not in str(caught.value)
+    assert explain(source, "x").text() == "'x' is an input of the graph: no op makes it"
+    assert explain(source, "w").text().endswith("\n  an initializer of the graph")
+
+
 def test_a_pass_that_changes_the_signature_is_not_compared() -> None:
     from irkit.dialects.state import build
 

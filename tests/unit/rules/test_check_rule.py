@@ -13,6 +13,8 @@ from irkit.passes.rules import HandRule, Rule, attributes, constant, value
 from irkit.testing import check_rule
 
 X = value("float")
+FLOAT = 1
+"""float32, as the attribute of a Cast in a pattern has it."""
 
 WRONG: dict[str, tuple[Rule, str]] = {
     "special values": (
@@ -26,10 +28,30 @@ WRONG: dict[str, tuple[Rule, str]] = {
     ),
     "the order of operands": (Rule("sub", lambda b, x=X, y=X: b.Neg(x - y), lambda b, x, y: x - y), "expected"),
     "one dtype of several": (
-        Rule("div", lambda b, x: b.Div(b.Mul(x, 2), 2), lambda b, x: x),
-        r"\(float16\)|\(uint8\)|\(int",
+        Rule("cast", lambda b, x: b.CastLike(b.Cast(x, to=FLOAT), x), lambda b, x: b.Identity(x)),
+        r"\(float64\)",
     ),
     "rounding": (Rule("gelu", lambda b, x=X: b.Gelu(x), lambda b, x: b.Gelu(x, approximate="tanh"), opset=20), "error"),
+    "overflow": (
+        Rule("halves", lambda b, x=value("float32"): (x * 2.0) / 2.0, lambda b, x: x),
+        r"large and tiny magnitudes(.|\n)*expected -?inf",
+    ),
+    "overflow in float16": (
+        Rule("quotient", lambda b, x=value("float16"): (x * 256.0) / 256.0, lambda b, x: x),
+        "large and tiny magnitudes",
+    ),
+    "overflow where rounding is allowed": (
+        Rule("scaled", lambda b, x=value("float32"): (x * 1e30) * 1e-30, lambda b, x: x, precision="rounding"),
+        r"large and tiny magnitudes(.|\n)*expected -?inf",
+    ),
+    "overflow of Exp": (
+        Rule("log-of-exp", lambda b, x=X: b.Log(b.Exp(x)), lambda b, x: x, precision="rounding"),
+        "large and tiny magnitudes",
+    ),
+    "underflow": (
+        Rule("scale", lambda b, x=value("float32"): b.Neg(x), lambda b, x: x * 1e-30 * -1e30, precision="rounding"),
+        "large and tiny magnitudes",
+    ),
     "gradients": (
         Rule("relu", lambda b, x=X: b.Max(x, 0), lambda b, x: b.Relu(x), precision="rounding"),
         "gradients: different",
@@ -56,6 +78,13 @@ def test_a_wrong_rule_is_caught(name: str) -> None:
     with pytest.raises(AssertionError, match=message) as caught:
         check_rule(rule)
     assert f"rule '{rule.name}'" in str(caught.value)
+
+
+def test_an_unknown_precision_is_refused_at_once() -> None:
+    with pytest.raises(PassError, match=r"rule 'neg': there is no precision 'fastmath'.*\n.*did you mean 'fast-math'"):
+        Rule("neg", lambda b, x: b.Neg(b.Neg(x)), lambda b, x: x, precision="fastmath")  # type: ignore[arg-type]
+    with pytest.raises(PassError, match="known precisions: exact, rounding, fast-math"):
+        HandRule("neg", ["onnx.Neg"], lambda op, rw: False, precision="aprox")  # type: ignore[arg-type]
 
 
 def test_a_rule_that_makes_what_it_looks_for_is_stopped() -> None:
@@ -121,3 +150,30 @@ def test_a_hand_written_rule_is_tested_on_graphs() -> None:
 def test_constants_may_be_arrays() -> None:
     rule = Rule("pad", lambda b, x=X, p=constant("int64"): b.Pad(x, p), lambda b, x, p: x)
     assert check_rule(rule, samples=[{"x": ["N", 3], "p": np.zeros(4, np.int64)}], dtypes=["float32"]).fired >= 2
+
+
+def test_axes_are_matched_as_a_list_in_a_pattern() -> None:
+    rule = Rule(
+        "sum-of-neg",
+        lambda b, x=value("float32"): b.ReduceSum(b.Neg(x), [1], keepdims=0),
+        lambda b, x: b.Neg(b.ReduceSum(x, np.array([1]), keepdims=0)),
+        precision="rounding",
+    )
+    assert check_rule(rule, samples=[{"x": ["N", 3]}]).fired >= 3
+    b = ik.Builder("g")
+    x = b.input("x", "float32", ["N", 3])
+    b.output(b.ReduceSum(b.Neg(x), np.array([0]), keepdims=0), "y")
+    with pytest.raises(AssertionError, match="fired on none of 1 graphs"):
+        check_rule(rule, samples=[], graphs=[b.module()], dtypes=[])
+
+
+def test_an_operand_that_no_pattern_can_have_is_refused() -> None:
+    rule = Rule("text", lambda b, x: b.Add(b.Neg(x), "one"), lambda b, x: x)
+    with pytest.raises(TypeError, match="numbers and arrays of numbers as operands, not 'one'"):
+        check_rule(rule)
+
+
+def test_a_sample_that_cannot_be_built_says_why() -> None:
+    rule = Rule("product", lambda b, x=X, y=X: b.MatMul(b.Neg(x), y), lambda b, x, y: b.Neg(b.MatMul(x, y)))
+    with pytest.raises(AssertionError, match=r"none of 0 graphs\n.*cannot be built with float32: .*MatMul"):
+        check_rule(rule, samples=[{"x": ["N", 3], "y": [4, 4]}], dtypes=["float32"])

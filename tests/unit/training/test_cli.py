@@ -67,7 +67,7 @@ def test_grad_says_what_is_wrong(files: Path, capsys: Capture) -> None:
 
 def _train(files: Path, *more: Any) -> list[Any]:
     options = ["--loss", "softmax-cross-entropy", "--outputs", "logits", "--data", files / "data.npz"]
-    return ["train", files / "model.onnx", *options, *more]
+    return ["train", files / "model.onnx", *options, "-o", files / "trained.onnx", *more]
 
 
 def test_train(files: Path, capsys: Capture) -> None:
@@ -104,6 +104,33 @@ def test_train_goes_on_from_a_checkpoint(files: Path, capsys: Capture) -> None:
     assert len(json.loads(text)["history"]) == 1
 
 
+def test_hints_are_in_the_words_of_the_command_line(files: Path, capsys: Capture) -> None:
+    at = ["--checkpoint", files / "run.safetensors"]
+    call(capsys, *_train(files, *at))
+    np.savez(files / "objects.npz", x=np.asarray([None, {}], dtype=object))
+    model, data = files / "model.onnx", ["--data", files / "data.npz", "-o", files / "t.onnx"]
+    for args, message, python in (
+        (_train(files, *at, "--learning-rate", "1"), "start anew with --restart", "resume="),
+        (["train", model, "--loss", "mse", *data], "name one with --outputs", "outputs="),
+        (_train(files, "--data", files / "objects.npz"), "no file of plain arrays", "pickle"),
+        (["grad", model, "--of", "logits", "-o", files / "g.onnx"], "one element with --of", "of="),
+        (["grad", model, "-o", files / "g.onnx"], "--of", "of="),
+    ):
+        code, _, error = call(capsys, *args)
+        assert code == 2
+        assert message in error
+        assert python not in error
+
+
+@pytest.mark.parametrize("shift", [1, -1])
+def test_train_refuses_labels_that_are_no_classes(shift: int, files: Path, capsys: Capture) -> None:
+    arrays = np.load(files / "data.npz")
+    np.savez(files / "shifted.npz", x=arrays["x"], target=arrays["target"] + shift)
+    code, _, error = call(capsys, *_train(files, "--data", files / "shifted.npz"))
+    assert code == 2
+    assert "the 3 classes have the numbers 0 to 2" in error
+
+
 def test_train_prints_tables_for_people(files: Path, capsys: Capture) -> None:
     code, text, error = call(capsys, *_train(files, "--packed", "--ema", "0.9", "--clip", "1", "-o", files / "t.onnx"))
     assert code == 0
@@ -115,6 +142,11 @@ def test_train_says_what_is_wrong(files: Path, capsys: Capture) -> None:
     model = files / "model.onnx"
     for args, message in (
         (["train", model, "--loss", "mse"], "nothing to train on"),
+        (["train", model, "--loss", "mse", "--data", files / "data.npz"], "nothing would be left"),
+        (_train(files, "--learning-rate", "-1"), "--learning-rate -1.0, and it is at least 0"),
+        (_train(files, "--clip", "0"), "--clip: 0.0 is given"),
+        (_train(files, "--ema", "2"), "--ema 2.0"),
+        (_train(files, "--metrics", "mse"), "metric 'mse' compares"),
         (["train", model, "--loss", "mse", "--save-step", files / "s", "-o", files / "t.onnx"], "there is no --data"),
         (_train(files, "--optimizer", "adm"), "did you mean 'adam'"),
         (_train(files, "--trainable", "tail*"), "'tail*' matches no initializers"),

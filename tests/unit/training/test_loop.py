@@ -16,7 +16,7 @@ import pytest
 from safetensors.numpy import load_file
 
 import irkit as ik
-from irkit.errors import FeedError, IrkitError, LoadError
+from irkit.errors import ExecutionError, FeedError, IrkitError, LoadError
 from irkit.passes.training import Callback, Run
 from irkit.passes.training.data import Batches
 from irkit.passes.training.runner import runner
@@ -104,6 +104,65 @@ def test_data_that_does_not_fit_is_refused() -> None:
     ):
         with pytest.raises(FeedError, match=message):
             ik.train(step, data, 1, progress=False)
+
+
+def test_batches_of_a_function_may_be_tuples() -> None:
+    run = ik.train(
+        linear(), lambda epoch: ((X[i : i + 10], Y[i : i + 10]) for i in range(0, 50, 10)), 2, progress=False
+    )
+    whole = ik.train(linear(), (X, Y), 2, batch_size=10, shuffle=False, progress=False)
+    assert run.history == whole.history
+
+
+def test_what_is_no_data_is_refused() -> None:
+    batch: Any = {"x": X, "target": Y}
+    for data, message in (
+        ((batch for _ in range(2)), "generator is given where arrays are expected"),
+        (X, "ndarray is given"),
+        (lambda epoch: 3, "the data's function gives int"),
+        (lambda epoch: [X], "ndarray is given"),
+    ):
+        with pytest.raises(FeedError, match=message):
+            ik.train(linear(), data, 1, progress=False)
+    with pytest.raises(FeedError, match="float is given"):
+        ik.train(linear(), (X, Y), 1, validation=0.2, progress=False)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(IrkitError, match="str is given"):
+        ik.train("net.onnx", (X, Y))  # pyright: ignore[reportArgumentType]
+
+
+def test_counts_below_their_least_are_refused() -> None:
+    for options in ({"epochs": -1}, {"checkpoint_every": 0, "checkpoint": "run"}, {"batch_size": 0}):
+        with pytest.raises(IrkitError, match=r"at least|holds nothing"):
+            ik.train(linear(), (X, Y), progress=False, **options)
+
+
+def classifier(loss: Any = "softmax-cross-entropy", **options: Any) -> Any:
+    """A step for three classes."""
+    b = ik.Builder("classifier")
+    b.output(b.input("x", "float32", ["batch", 2]) @ b.initializer(np.zeros((2, 3), np.float32), "w"), "y")
+    return ik.training_step(b.module(), loss, "sgd", **options)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_labels_that_are_no_classes_are_refused(backend: str) -> None:
+    labels = np.arange(50) % 3
+    for wrong in (labels - 1, labels + 1):
+        for data in ((X, wrong), lambda epoch, wrong=wrong: [(X, wrong)]):
+            with pytest.raises(FeedError, match="the 3 classes have the numbers 0 to 2"):
+                ik.train(classifier(), data, backend=backend, progress=False)
+        with pytest.raises(FeedError, match="'target' holds"):
+            ik.train(classifier(), (X, labels), backend=backend, validation=(X, wrong), progress=False)
+    ignoring = classifier(ik.losses.Loss("softmax-cross-entropy", ignore_index=-1))
+    ik.train(ignoring, (X, labels - 1), backend=backend, progress=False)
+
+
+def test_an_error_of_onnxruntime_in_a_step_is_one_of_irkit() -> None:
+    b = ik.Builder("reshaped")
+    x = b.Reshape(b.input("x", "float32", ["batch", 2]), [-1, 4])
+    b.output(x @ b.initializer(np.zeros((4, 1), np.float32), "w"), "y")
+    step = ik.training_step(b.module(), "mse", "sgd")
+    with pytest.raises(ExecutionError, match="onnxruntime"):
+        runner(step.module, "onnxruntime").step({"x": X[:5], "target": Y[:2]})
 
 
 def test_the_order_depends_on_the_seed_and_the_epoch_alone() -> None:
@@ -229,6 +288,17 @@ def test_every_place_of_a_checkpoint_can_be_gone_on_from(at: int, tmp_path: Path
 def test_checkpoints_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "run.safetensors"
     ik.train(linear(), (X, Y), 1, checkpoint=path, progress=False)
+    for other, message in (
+        (linear(0.2), "optimizer.learning_rate was 0.1 and is 0.2"),
+        (linear(clip=1.0), "clip was None and is 'ClipByGlobalNorm'"),
+        (linear(metrics=["mae"]), r"metrics\[0\] was absent and is 'mae'"),
+        (ik.training_step(linear().source, "mae", ik.optimizers.SGD(0.1)), "loss was 'mse' and is 'mae'"),
+        (ik.training_step(linear().source, "mse", "adam"), "optimizer was 'SGD' and is 'Adam'"),
+    ):
+        with pytest.raises(LoadError, match=message):
+            ik.train(other, (X, Y), 2, checkpoint=path, progress=False)
+    again = ik.train(linear(keep="y"), (X, Y), 2, checkpoint=path, progress=False)
+    assert len(again.history) == 2
     with pytest.raises(LoadError, match="of another training step"):
         ik.train(linear(metrics=["mae"]), (X, Y), 2, checkpoint=path, progress=False)
     assert len(ik.train(linear(), (X, Y), 2, checkpoint=path, resume=False, progress=False).history) == 2

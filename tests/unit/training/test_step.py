@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 import irkit as ik
 from irkit.dialects import state
-from irkit.errors import IrkitError, UnsupportedError
+from irkit.errors import IrkitError, SaveError, UnsupportedError
 from irkit.ir.types import tensor
 from irkit.passes.training import gradients
 from irkit.passes.training.runner import runner
@@ -587,3 +588,109 @@ def test_no_guard_stands_where_everything_is_finite() -> None:
         options = {"from_logits": True} if loss.startswith("cat") else {}
         step = ik.training_step(module, ik.losses.Loss(loss, **options), "sgd")
         assert "Where" not in {getattr(op, "op_type", "") for op in step.module.walk()}, loss
+
+
+@pytest.mark.parametrize(
+    ("loss", "metric"),
+    [
+        ("softmax-cross-entropy", "mse"),
+        ("softmax-cross-entropy", "mae"),
+        ("softmax-cross-entropy", "rmse"),
+        ("softmax-cross-entropy", "precision"),
+        ("softmax-cross-entropy", "auc"),
+        ("softmax-cross-entropy", "f1-score"),
+        ("softmax-cross-entropy", "binary-accuracy"),
+        ("softmax-cross-entropy", "top-k-categorical-accuracy"),
+        ("categorical-crossentropy", "sparse-categorical-accuracy"),
+        ("mse", "sparse-top-k-categorical-accuracy"),
+    ],
+)
+def test_a_metric_that_takes_other_targets_is_refused(loss: str, metric: str) -> None:
+    b = ik.Builder("classes")
+    b.output(b.input("x", "float32", ["batch", 2]) @ b.initializer(np.ones((2, 3), np.float32), "w"), "y")
+    sparse = loss == "softmax-cross-entropy"
+    with pytest.raises(IrkitError, match=f"metric '{metric}' compares .*but the target is ") as caught:
+        ik.training_step(b.module(), loss, "sgd", metrics=[metric])
+    assert ("sparse-categorical-accuracy" if sparse else " categorical-accuracy") in caught.value.hint
+    assert "float32[batch, 3]" in caught.value.message
+    assert ("int64[batch]" if sparse else "a target int64[batch]") in caught.value.message
+
+
+def test_a_loss_that_takes_other_targets_than_there_are_is_refused() -> None:
+    for loss, shape, hint in (
+        ("mse", ["batch"], "softmax-cross-entropy"),
+        ("mse", ["batch", 2], "the shape of float32"),
+        ("softmax-cross-entropy", ["batch", 3], "categorical-crossentropy"),
+    ):
+        b = ik.Builder("classes")
+        b.output(b.input("x", "float32", ["batch", 2]) @ b.initializer(np.ones((2, 3), np.float32), "w"), "y")
+        b.input("target", "int64", shape)
+        with pytest.raises(IrkitError, match=r"loss '[a-z-]+' compares .*the target is int64") as caught:
+            ik.training_step(b.module(), loss, "sgd")
+        assert hint in caught.value.hint
+
+
+def test_values_out_of_range_are_refused() -> None:
+    for make in (
+        lambda: ik.optimizers.Adam(-1),
+        lambda: ik.optimizers.SGD(float("nan")),
+        lambda: ik.optimizers.AdamW(weight_decay=-0.1),
+        lambda: ik.optimizers.Adam(beta_1=1.0),
+        lambda: ik.optimizers.SGD(momentum=-0.5),
+        lambda: ik.optimizers.get("rmsprop", rho=2.0),
+        lambda: gradients.ClipByValue(0.0),
+        lambda: gradients.DynamicLossScale(factor=0.0),
+        lambda: ik.losses.Loss("bce", label_smoothing=2.0),
+        *(
+            lambda options=options: ik.training_step(linear(), "mse", "sgd", **options)
+            for options in (
+                {"clip": -1},
+                {"clip": 0},
+                {"ema": 1.0},
+                {"ema": -0.1},
+                {"loss_scale": 0},
+                {"accumulate": 0},
+            )
+        ),
+    ):
+        with pytest.raises(IrkitError, match=r"at least|greater than|from 0 to 1"):
+            make()
+    assert ik.optimizers.Adam(np.float32(0.5)).learning_rate == 0.5  # pyright: ignore[reportArgumentType]
+
+
+def test_arguments_of_the_wrong_kind_are_refused(tmp_path: Path) -> None:
+    make: Any = ik.training_step
+    for call, message in (
+        (lambda: make("net.onnx", "mse", "adam"), "takes a module, and str is given"),
+        (lambda: make(linear(), 3), "3 is no loss"),
+        (lambda: make(linear(), "mse", 0.1), "0.1 is no optimizer"),
+        (lambda: make(linear(), "mse", ik.optimizers.SGD), "SGD is no optimizer"),
+        (lambda: make(linear(), "mse", regularizers=0.1), "0.1 is no regularizer"),
+        (lambda: ik.losses.Loss("softmax-cross-entropy", class_weight={0: 1.0}), "class_weight is a mapping"),
+    ):
+        with pytest.raises(IrkitError, match=message):
+            call()
+    (tmp_path / "s.npz").touch()
+    with pytest.raises(SaveError, match="cannot make the folder"):
+        make(linear(), "mse").save(tmp_path / "s.npz")
+    assert make(linear(), "mse", metrics="mae").metric_names == ("mae",)
+
+
+def test_known_values_are_named_once() -> None:
+    with pytest.raises(IrkitError, match="has no value 'z'") as caught:
+        ik.training_step(linear(), "mse", outputs="z")
+    assert "#" not in caught.value.hint
+    assert caught.value.hint.count("y") == 1
+
+
+@pytest.mark.parametrize("loss", ["softmax-cross-entropy", "categorical-crossentropy"])
+def test_metrics_find_the_classes_along_the_axis_of_the_loss(loss: str) -> None:
+    b = ik.Builder("segmentation")
+    x = b.input("x", "float32", ["batch", 3, "height", "width"])
+    b.output(b.Softmax(x * b.initializer(np.ones((3, 1, 1), np.float32), "w"), axis=1), "y")
+    step = ik.training_step(b.module(), ik.losses.Loss(loss, axis=1), "sgd", metrics=["accuracy"])
+    scores = RNG.standard_normal((2, 3, 3, 3)).astype(np.float32)
+    labels = RNG.integers(0, 3, (2, 3, 3))
+    target = labels if loss.startswith("softmax") else np.moveaxis(np.eye(3, dtype=np.float32)[labels], -1, 1)
+    found, _ = run(step, {"x": scores, "target": target})
+    np.testing.assert_allclose(found[0]["accuracy"], np.mean(np.argmax(scores, axis=1) == labels), rtol=1e-6)

@@ -229,7 +229,7 @@ USES = [
 
 @pytest.mark.parametrize("use", USES, ids=lambda use: use.__name__)
 def test_inputs_suit_their_use(use: Callable[[ik.Builder], Any]) -> None:
-    module = graph(lambda b: b.output(use(b), "y"))
+    module = graph(lambda b: b.output(use(b), "result"))
     f = compile(module)
-    results = {f.run(random_feeds(module, seed, special=seed == 2))["y"].tobytes() for seed in range(4)}
+    results = {f.run(random_feeds(module, seed, special=seed == 2))["result"].tobytes() for seed in range(4)}
     assert len(results) > 1

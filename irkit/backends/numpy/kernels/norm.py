@@ -11,6 +11,7 @@ function body do. Hardmax marks the first maximum, and NaN counts as the greates
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -58,8 +59,8 @@ def batch_normalization(
     running: tuple[np.ndarray, ...] = ()
     if training_mode:
         axes = tuple(a for a in range(x.ndim) if a != 1)
-        current = data.mean(axis=axes).reshape(-1)
-        current_var = np.square(data - per_channel(current, x.ndim)).mean(axis=axes).reshape(-1)
+        current = _mean(data, axes).reshape(-1)
+        current_var = _mean(np.square(data - per_channel(current, x.ndim)), axes).reshape(-1)
         keep, add = dtype.type(momentum), dtype.type(1 - momentum)
         running = tuple(
             (old * keep + new * add).astype(given.dtype)
@@ -73,11 +74,16 @@ def batch_normalization(
     return results((y.astype(x.dtype, copy=False), *running), n_out)
 
 
+def _mean(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    """The mean over some axes, which stay as 1. Over no elements it is NaN, of which NumPy's own would warn."""
+    return x.sum(axis=axes, keepdims=True) / x.dtype.type(prod(x.shape[axis] for axis in axes))
+
+
 def _standardize(x: np.ndarray, axes: tuple[int, ...], epsilon: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """x less its mean over the axes, over its standard deviation; also the mean and the inverse deviation."""
-    mean = x.mean(axis=axes, keepdims=True)
+    mean = _mean(x, axes)
     deviation = x - mean
-    inverse = 1 / np.sqrt(np.square(deviation).mean(axis=axes, keepdims=True) + x.dtype.type(epsilon))
+    inverse = 1 / np.sqrt(_mean(np.square(deviation), axes) + x.dtype.type(epsilon))
     deviation *= inverse
     return deviation, mean, inverse
 
@@ -134,7 +140,7 @@ def rms_normalization(
     axes = tuple(range(normalize_axis(axis, x.ndim), x.ndim))
     _fits(x, scale=scale)
     data, _ = _stash(x, stash_type)
-    normalized = data / np.sqrt(np.square(data).mean(axis=axes, keepdims=True) + data.dtype.type(epsilon))
+    normalized = data / np.sqrt(_mean(np.square(data), axes) + data.dtype.type(epsilon))
     return normalized.astype(x.dtype, copy=False).astype(scale.dtype, copy=False) * scale
 
 
@@ -190,8 +196,8 @@ def mean_variance_normalization(x: np.ndarray, *, axes: Sequence[int] = (0, 2, 3
     """The standard deviation is increased by 1e-9, as in the op's function body, so that a constant input gives 0."""
     data = widen(x)
     over = normalize_axes(axes, x.ndim) or tuple(range(x.ndim))
-    deviation = data - data.mean(axis=over, keepdims=True)
-    std = np.sqrt(np.square(deviation).mean(axis=over, keepdims=True))
+    deviation = data - _mean(data, over)
+    std = np.sqrt(_mean(np.square(deviation), over))
     return np.asarray(deviation / (std + data.dtype.type(1e-9))).astype(x.dtype, copy=False)
 
 

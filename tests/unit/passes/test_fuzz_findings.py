@@ -1,0 +1,67 @@
+"""What random graphs found in passes, each once by name."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import irkit as ik
+from irkit.verify import compare
+
+
+@pytest.mark.parametrize("level", ["canonicalize", "O1", "O2", "O3"])
+def test_an_input_is_not_narrowed_where_squeeze_and_unsqueeze_cancel(level: str) -> None:
+    """That an axis is 1 long is what Squeeze demands; the size of the input was baked in by dropping both ops."""
+    b = ik.Builder("m")
+    x = b.input("x", "float32", ["N", "M", 3])
+    axes = np.array([1])
+    b.output(b.Unsqueeze(b.Squeeze(x, axes), axes), "y")
+    module = b.module()
+    made = ik.optimize(module, level, check="each", verify_each=True)
+    assert dict(made.inputs) == dict(module.inputs)
+    assert dict(made.outputs) == dict(module.outputs)
+
+
+def test_squeeze_and_unsqueeze_of_a_known_size_still_cancel() -> None:
+    b = ik.Builder("m")
+    x, axes = b.input("x", "float32", ["N", 1, 3]), np.array([1])
+    b.output(b.Unsqueeze(b.Squeeze(x, axes), axes), "y")
+    b.output(b.Unsqueeze(b.Squeeze(b.Relu(b.input("z", "float32", ["N", "M", 3])), axes), axes), "w")
+    made = ik.optimize(b.module(), "O1")
+    assert not any("queeze" in op.name for op in made.walk())
+
+
+OLDER = [
+    ("ReduceLogSumExp", 13, {"axes": [1]}, 0),
+    ("ReduceLogSumExp", 18, {}, 0),
+    ("ReduceLogSum", 13, {"axes": [1]}, 0),
+    ("BatchNormalization", 9, {}, 4),
+]
+
+
+@pytest.mark.parametrize(("name", "opset", "attributes", "vectors"), OLDER)
+def test_an_older_op_behind_a_call_runs(name: str, opset: int, attributes: dict[str, object], vectors: int) -> None:
+    """What a function gives has no type before it is inlined, of which the official inference made an error."""
+    names = ["s"] * vectors
+    function = helper.make_function(
+        "local", "F", ["a"], ["b"], [helper.make_node("Abs", ["a"], ["b"])], [helper.make_opsetid("", opset)]
+    )
+    graph = helper.make_graph(
+        [
+            helper.make_node("F", ["x"], ["h"], domain="local"),
+            helper.make_node(name, ["h", *names], ["y"], **attributes),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.ones(3, np.float32), "s")] if vectors else [],
+    )
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("local", 1)]
+    model = helper.make_model(graph, functions=[function], opset_imports=opsets, ir_version=10)
+    module = ik.load(model)
+    found = ik.compile(module, "numpy").run({"x": np.ones((2, 3), np.float32)})
+    assert np.isfinite(found["y"]).all()
+    report = compare(module, ik.optimize(module, "O3", check="each"))
+    assert report.equal
+    assert report.compared
