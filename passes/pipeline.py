@@ -111,8 +111,9 @@ def optimize(
             that. What could not be compared is printed.
         backends: on which to run for that.
         verify_each: verify the module after each pass.
-        print_before, print_after: print the module there: of ``"all"`` passes, of those that ``"changed"`` something,
-            or of one by its name.
+        print_before: print the module there: of ``"all"`` passes, of those that ``"changed"`` something, or of one by
+            its name.
+        print_after: the same, after them.
         timing: print how long everything took.
         statistics: print how often each rule fired, and by how much memory grew.
         trace: where to write the times as a Chrome trace.

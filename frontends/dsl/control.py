@@ -52,7 +52,8 @@ def cond(condition: Any, true: Callable[..., Any], false: Callable[..., Any], *o
 
     Args:
         condition: a boolean scalar.
-        true, false: functions of the operands that return values of the same structure and dtypes; effects, too.
+        true: a function of the operands; it may have effects.
+        false: the same; it returns values of the same structure and dtypes.
         operands: may be left out, since the functions see what is around them.
     """
     structures: list[Any] = []

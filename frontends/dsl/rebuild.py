@@ -186,8 +186,10 @@ class Rebuilder(Builder):
         """The finished module.
 
         Args:
-            module, graph: all attributes of the module and of its graph, where they are not what a builder gives.
-            inputs, outputs: all attributes of each input and output, likewise.
+            module: all its attributes, where they are not what a builder gives.
+            graph: those of its graph, likewise.
+            inputs: those of each input.
+            outputs: those of each output.
         """
         made = super().module()
         for op in self._after:

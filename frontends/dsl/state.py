@@ -145,7 +145,8 @@ def variable(
         initial: its first value: an array, a number, a list, an expression of constants and random numbers that a
             session evaluates once, or None, if it is to be assigned or loaded before it is read.
         name: under which it is saved; by default ``variable``, ``variable_1``...
-        dtype, shape: of all its values; by default those of ``initial``. A size of None may change from run to run.
+        dtype: of all its values; by default that of ``initial``.
+        shape: likewise. A size of None may change from run to run.
         trainable: whether optimizers change it by default. Variables that are not of a float dtype never are.
     """
     start: TensorAttr | Symbol | None

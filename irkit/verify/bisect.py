@@ -106,7 +106,9 @@ def bisect(
 
     Args:
         pipeline: the passes, in order: irkit's own or any of xDSL's.
-        rtol, atol, signed_zeros: what counts as equal, as ``compare`` takes it.
+        rtol: what counts as equal, as ``compare`` takes it.
+        atol: likewise.
+        signed_zeros: likewise.
         options: for ``Reference``: ``backends``, ``samples``, ``seed``, ``feeds``, ``special``.
     """
     reference = Reference(module, **{"wide": True, **options})

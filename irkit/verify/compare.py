@@ -82,7 +82,11 @@ class Reference:
 
     Args:
         module: what is right.
-        backends, samples, seed, feeds, special: as ``compare`` takes them.
+        backends: on which to run.
+        samples: how many sets of inputs.
+        seed: of what is drawn.
+        feeds: inputs in place of generated ones.
+        special: whether a sample has NaN and the like.
         wide: where nothing else is asked for, allow each output an error in proportion to that of ``module`` itself,
             which a run in float64 tells, where its ops take that.
 
