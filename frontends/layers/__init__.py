@@ -2,10 +2,10 @@
 
 >>> from irkit.frontends import layers
 >>> x = layers.Input((4,))
->>> y = layers.Dense(3, activation="softmax")(x)
+>>> y = layers.Dense(3, activation="softmax", name="probabilities")(x)
 >>> model = layers.Model(x, y)
 >>> list(model.to_module().outputs)
-['dense']
+['probabilities']
 """
 
 from __future__ import annotations

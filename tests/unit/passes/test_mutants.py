@@ -534,7 +534,7 @@ def module_of(mutant: Mutant) -> ik.Module:
     if not inspect.signature(mutant.build).parameters:
         return mutant.build()  # type: ignore[call-arg, return-value]
     b = ik.Builder()
-    b.output(mutant.build(b), "y")  # type: ignore[call-arg, arg-type]
+    b.output(mutant.build(b), "result")  # type: ignore[call-arg, arg-type]
     return b.module()
 
 
