@@ -14,9 +14,10 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from irkit.dialects.onnx import Call, Function, OnnxOp
 from irkit.dialects.onnx.protos import type_from_proto
 from irkit.dialects.onnx.shapes.control import join
+from irkit.dialects.onnx.structural import fill_references
 from irkit.errors import InferenceError
 from irkit.ir.attributes import text_of
-from irkit.ir.constants import ProtoAttr, RefAttr
+from irkit.ir.constants import ProtoAttr
 from irkit.ir.location import where
 from irkit.ir.module import Module
 from irkit.ir.names import DECL, NAME, out_names
@@ -243,24 +244,13 @@ class Inferrer:
         given = {**function.defaults, **op.attrs}
         for inner in copy.walk():
             if isinstance(inner, OnnxOp):
-                _resolve(inner, given)
+                fill_references(inner, given)
         failures, changed = self.failures, self.changed
         # What does not fit inside a function is reported by a run of it; here only the result counts.
         self.failures, self.changed = [], set()
         self.block(copy.body)
         self.failures, self.changed = failures, changed
         return [v.type for v in cast(Operation, copy.body.last_op).operands]
-
-
-def _resolve(op: Operation, given: dict[str, Attribute]) -> None:
-    """Puts the caller's attributes in the place of references to them."""
-    for name, attr in list(op.properties.items()):
-        if isinstance(attr, RefAttr):
-            value = given.get(text_of(attr.attribute))
-            if value is None:
-                del op.properties[name]
-            else:
-                op.properties[name] = value
 
 
 def _element_only(value_type: Attribute) -> Attribute:

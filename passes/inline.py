@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, cast
 
-from xdsl.dialects.builtin import ArrayAttr
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from irkit.backends.numpy.random import SEED_ID, op_key
-from irkit.dialects.onnx import Call, ForeignOp, Function, NoValue, OnnxOp, absent
-from irkit.dialects.onnx.structural import opsets_of
-from irkit.ir.attributes import int_attr, string, text_of
+from irkit.dialects.onnx import Call, Function, NoValue, OnnxOp, absent
+from irkit.dialects.onnx.structural import fill_references, opsets_of
+from irkit.ir.attributes import int_attr
 from irkit.ir.constants import RefAttr
 from irkit.ir.location import fused, where
 from irkit.ir.module import Module
@@ -143,7 +142,7 @@ def _expand(
     originals = list(ops_in(function))
     _keep_draws(made, originals, scope)
     for op, original in zip(made, originals, strict=True):
-        _resolve(op, given)
+        fill_references(op, given)
         op.location = fused([original.location, call.location], "inline")
         op.attributes.pop(OUTS, None)
         if NAME in op.attributes:
@@ -171,24 +170,3 @@ def _expand(
     return [
         (op, original) for op, original in zip(made, originals, strict=True) if op.parent is not None and op is not end
     ]
-
-
-def _resolve(op: Operation, given: Mapping[str, Attribute]) -> None:
-    """Puts the caller's attributes in the place of references to them, also among those that a call hands on."""
-    for name, attr in list(op.properties.items()):
-        if isinstance(attr, RefAttr):
-            value = given.get(text_of(attr.attribute))
-            if value is None:
-                del op.properties[name]
-            else:
-                op.properties[name] = value
-    if isinstance(op, ForeignOp) and any(isinstance(attr, RefAttr) for attr in op.attrs.values()):
-        known = {
-            name: given.get(text_of(attr.attribute)) if isinstance(attr, RefAttr) else attr
-            for name, attr in op.attrs.items()
-        }
-        pairs = [ArrayAttr([string(name), attr]) for name, attr in known.items() if attr is not None]
-        if pairs:
-            op.properties["attrs"] = ArrayAttr(pairs)
-        else:
-            del op.properties["attrs"]

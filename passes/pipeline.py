@@ -21,6 +21,7 @@ from irkit.passes import GRADIENT
 from irkit.passes.instrument import Instrumentation
 from irkit.passes.registry import find_pass, pass_names, suggestion
 from irkit.passes.rewrite import ops_in
+from irkit.passes.target import TARGETS
 
 __all__ = ["LEVELS", "optimize", "parse_pipeline", "retarget"]
 
@@ -62,6 +63,10 @@ def parse_pipeline(text: str) -> list[ModulePass]:
     return passes
 
 
+_made: dict[tuple[type[ModulePass], str], ModulePass] = {}
+"""The passes that were made, by class and options: they are frozen, and it takes xDSL a millisecond to make one."""
+
+
 def _make(spec: ArgSpec) -> ModulePass:
     try:
         cls = find_pass(spec.name)
@@ -69,15 +74,19 @@ def _make(spec: ArgSpec) -> ModulePass:
         if spec.name in pass_names():
             raise
         raise PassError(error.message, hint=suggestion(spec.name, [*LEVELS, *pass_names()], "passes")) from None
+    made = _made.get((cls, repr(spec.parameters)))
+    if made is not None:
+        return made
     known = [f.name.replace("_", "-") for f in fields(cls) if f.init and f.name != "name"]
     for option in spec.parameters:
         if option.replace("_", "-") not in known:
             hint = suggestion(option, known, "options")
             raise PassError(f"pass '{spec.name}' has no option '{option}'", hint=hint)
     try:
-        return cls.from_spec(ArgSpec(cls.name, spec.parameters))
+        made = _made[cls, repr(spec.parameters)] = cls.from_spec(ArgSpec(cls.name, spec.parameters))
     except ValueError as error:
         raise PassError(f"an option of pass '{spec.name}' has a wrong value: {error}") from None
+    return made
 
 
 def optimize(
@@ -95,6 +104,7 @@ def optimize(
     reproducer: str | os.PathLike[str] | None = None,
     keep_going: bool = False,
     target_opset: int | None = None,
+    target: str | None = None,
     stream: TextIO | None = None,
     instrumentation: Instrumentation | None = None,
 ) -> Module:
@@ -121,6 +131,7 @@ def optimize(
         keep_going: go on without a pass that fails, and print why; by default that raises.
         target_opset: the opset of ai.onnx at which the result is to be saved; by default the module's own. Passes make
             nothing that it can't express.
+        target: the runtime that is to run it, ``"onnxruntime"``: ops that it alone has may be made at the end.
         stream: where to print; standard error by default.
         instrumentation: collects what happened: times, which pass changed something, what passes have to say.
 
@@ -130,7 +141,8 @@ def optimize(
     """
     if check not in (None, "each", "end"):
         raise PassError(f"check is None, 'each' or 'end', not {check!r}")
-    parts = [pipeline] if isinstance(pipeline, str | ModulePass) else pipeline
+    parts = [pipeline] if isinstance(pipeline, str | ModulePass) else list(pipeline)
+    parts += [] if target is None else [_target(target)]
     steps = [step for part in parts for step in (parse_pipeline(part) if isinstance(part, str) else [part])]
     for step in steps:
         if not isinstance(cast(object, step), ModulePass):
@@ -179,6 +191,17 @@ def _run(
         for item in report.unchecked:
             run.say(f"not compared: {item}")
     return made
+
+
+def _target(name: str) -> str:
+    """The pipeline that a target adds.
+
+    Raises:
+        PassError: if there is no such target.
+    """
+    if name not in TARGETS:
+        raise PassError(f"there is no target '{name}'", hint=suggestion(name, list(TARGETS), "targets"))
+    return TARGETS[name]
 
 
 def retarget(module: Module, opset: int | None) -> Module:

@@ -18,32 +18,15 @@ __all__ = ["RULES"]
 X = value("float")
 
 
-def times(
-    b: Any,
-    x=X,
-    scale=value(),
-    bias=value(),
-    mean=value(),
-    var=value(),
-    k=constant(),
-    *,
-    attrs=attributes(),
-):
-    return b.BatchNormalization(x, scale, bias, mean, var, **attrs) * k
+def normalized_and(op: str):
+    """A BatchNormalization and a constant as the operands of another op: a pattern."""
 
+    def pattern(
+        b: Any, x=X, scale=value(), bias=value(), mean=value(), var=value(), k=constant(), *, attrs=attributes()
+    ):
+        return getattr(b, op)(b.BatchNormalization(x, scale, bias, mean, var, **attrs), k)
 
-def plus(
-    b: Any,
-    x=X,
-    scale=value(),
-    bias=value(),
-    mean=value(),
-    var=value(),
-    k=constant(),
-    *,
-    attrs=attributes(),
-):
-    return b.BatchNormalization(x, scale, bias, mean, var, **attrs) + k
+    return pattern
 
 
 def factor_taken_up(b, x, scale, bias, mean, var, k, attrs):
@@ -73,6 +56,9 @@ _SAMPLES = [
 ]
 
 RULES = [
-    Rule("factor-into-batch-norm", times, factor_taken_up, when=fits, precision="rounding", opset=9, samples=_SAMPLES),
-    Rule("summand-into-batch-norm", plus, summand_taken_up, when=fits, precision="rounding", opset=9, samples=_SAMPLES),
+    Rule(name, normalized_and(op), taken_up, when=fits, precision="rounding", opset=9, samples=_SAMPLES)
+    for name, op, taken_up in (
+        ("factor-into-batch-norm", "Mul", factor_taken_up),
+        ("summand-into-batch-norm", "Add", summand_taken_up),
+    )
 ]

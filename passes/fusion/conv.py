@@ -41,22 +41,27 @@ def _normalization(b: Any, like: Tensor, statistics: Sequence[Tensor], epsilon: 
 # BatchNormalization
 
 
-def conv_batch_norm(
-    b: Any,
-    x=X,
-    w=constant(),
-    c=value(optional=True),
-    scale=constant(),
-    bias=constant(),
-    mean=constant(),
-    var=constant(),
-    *,
-    attrs=attributes(),
-    epsilon,
-    momentum,
-):
-    y = b.Conv(x, w, c, **attrs)
-    return b.BatchNormalization(y, scale, bias, mean, var, epsilon=epsilon, momentum=momentum)
+def normalized(op: str, w):
+    """BatchNormalization of an op of weights ``w``: a pattern."""
+
+    def pattern(
+        b: Any,
+        x=X,
+        w=w,
+        c=value(optional=True),
+        scale=constant(),
+        bias=constant(),
+        mean=constant(),
+        var=constant(),
+        *,
+        attrs=attributes(),
+        epsilon,
+        momentum,
+    ):
+        y = getattr(b, op)(x, w, c, **attrs)
+        return b.BatchNormalization(y, scale, bias, mean, var, epsilon=epsilon, momentum=momentum)
+
+    return pattern
 
 
 def conv_of_normalized(b, x, w, c, scale, bias, mean, var, attrs, epsilon):
@@ -67,24 +72,6 @@ def conv_of_normalized(b, x, w, c, scale, bias, mean, var, attrs, epsilon):
 
     filters, offset = precisely(b, weights, w, c, scale, bias, mean, var)
     return b.Conv(x, filters, offset, **attrs)
-
-
-def conv_transpose_batch_norm(
-    b: Any,
-    x=X,
-    w=constant(),
-    c=value(optional=True),
-    scale=constant(),
-    bias=constant(),
-    mean=constant(),
-    var=constant(),
-    *,
-    attrs=attributes(),
-    epsilon,
-    momentum,
-):
-    y = b.ConvTranspose(x, w, c, **attrs)
-    return b.BatchNormalization(y, scale, bias, mean, var, epsilon=epsilon, momentum=momentum)
 
 
 def conv_transpose_of_normalized(b, x, w, c, scale, bias, mean, var, attrs, epsilon):
@@ -101,24 +88,6 @@ def conv_transpose_of_normalized(b, x, w, c, scale, bias, mean, var, attrs, epsi
 
     filters, offset = precisely(b, weights, w, c, scale, bias, mean, var)
     return b.ConvTranspose(x, filters, offset, **attrs)
-
-
-def gemm_batch_norm(
-    b: Any,
-    x=X,
-    w=constant(rank=2),
-    c=value(optional=True),
-    scale=constant(),
-    bias=constant(),
-    mean=constant(),
-    var=constant(),
-    *,
-    attrs=attributes(),
-    epsilon,
-    momentum,
-):
-    y = b.Gemm(x, w, c, **attrs)
-    return b.BatchNormalization(y, scale, bias, mean, var, epsilon=epsilon, momentum=momentum)
 
 
 def gemm_of_normalized(b, x, w, c, scale, bias, mean, var, attrs, epsilon):
@@ -155,7 +124,7 @@ def gemm_of_normalized_matmul(b, x, w, scale, bias, mean, var, epsilon):
 BATCH_NORM = [
     Rule(
         "batch-norm-into-conv",
-        conv_batch_norm,
+        normalized("Conv", constant()),
         conv_of_normalized,
         when=lambda w, c: used_once(w),
         precision="rounding",
@@ -167,7 +136,7 @@ BATCH_NORM = [
     ),
     Rule(
         "batch-norm-into-conv-transpose",
-        conv_transpose_batch_norm,
+        normalized("ConvTranspose", constant()),
         conv_transpose_of_normalized,
         when=lambda w, c: used_once(w),
         precision="rounding",
@@ -179,7 +148,7 @@ BATCH_NORM = [
     ),
     Rule(
         "batch-norm-into-gemm",
-        gemm_batch_norm,
+        normalized("Gemm", constant(rank=2)),
         gemm_of_normalized,
         when=lambda w, c: used_once(w),
         precision="rounding",
@@ -205,8 +174,13 @@ BATCH_NORM = [
 # A factor or summand per channel
 
 
-def conv_times(b: Any, x=X, w=constant(), c=value(optional=True), k=constant(), *, attrs=attributes()):
-    return b.Mul(b.Conv(x, w, c, **attrs), k)
+def conv_and(op: str):
+    """A Conv and a constant as the operands of another op: a pattern."""
+
+    def pattern(b: Any, x=X, w=constant(), c=value(optional=True), k=constant(), *, attrs=attributes()):
+        return getattr(b, op)(b.Conv(x, w, c, **attrs), k)
+
+    return pattern
 
 
 def conv_of_product(b, x, w, c, k, attrs):
@@ -217,17 +191,9 @@ def conv_of_product(b, x, w, c, k, attrs):
     return b.Conv(x, *precisely(b, weights, w, c, k), **attrs)
 
 
-def conv_plus(b: Any, x=X, w=constant(), c=value(optional=True), k=constant(), *, attrs=attributes()):
-    return b.Add(b.Conv(x, w, c, **attrs), k)
-
-
 def conv_of_sum(b, x, w, c, k, attrs):
     each = b.Expand(b.Reshape(k, np.array([-1])), np.array([w.shape[0]]))
     return b.Conv(x, w, each if c is None else c + each, **attrs)
-
-
-def conv_minus(b: Any, x=X, w=constant(), c=value(optional=True), k=constant(), *, attrs=attributes()):
-    return b.Sub(b.Conv(x, w, c, **attrs), k)
 
 
 def per_channel(w, k):
@@ -341,7 +307,7 @@ RULES = [
     *BATCH_NORM,
     Rule(
         "factor-into-conv",
-        conv_times,
+        conv_and("Mul"),
         conv_of_product,
         when=lambda w, c, k: per_channel(w, k) and used_once(w),
         precision="rounding",
@@ -349,7 +315,7 @@ RULES = [
     ),
     Rule(
         "summand-into-conv",
-        conv_plus,
+        conv_and("Add"),
         conv_of_sum,
         when=per_channel,
         precision="rounding",
@@ -358,7 +324,7 @@ RULES = [
     ),
     Rule(
         "subtrahend-into-conv",
-        conv_minus,
+        conv_and("Sub"),
         lambda b, x, w, c, k, attrs: conv_of_sum(b, x, w, c, b.Neg(k), attrs),
         when=per_channel,
         precision="rounding",

@@ -11,7 +11,7 @@ import numpy as np
 
 from irkit.ir.builder import Tensor
 from irkit.passes.fusion.facts import axis_of
-from irkit.passes.rules import Rule, constant, value
+from irkit.passes.rules import Precision, Rule, constant, value
 
 __all__ = ["RULES"]
 
@@ -38,6 +38,14 @@ def log_softmax_of_sum(b: Any, x=X, axes=AXES):
     return x - b.ReduceLogSumExp(x, axes)
 
 
+def softmax(b: Any, x, axes):
+    return b.Softmax(x, axis=axis_of(axes, x.rank))
+
+
+def log_softmax(b: Any, x, axes):
+    return b.LogSoftmax(x, axis=axis_of(axes, x.rank))
+
+
 def log_of_softmax(b: Any, x=X, *, axis):
     return b.Log(b.Softmax(x, axis=axis))
 
@@ -54,43 +62,17 @@ def cross_entropy(b: Any, x=X, labels=value(), weights=value(optional=True), *, 
 
 _AXES = [{"x": ["N", 3, 4], "axes": np.array([-1])}, {"x": ["N", 3], "axes": np.array([0])}]
 
+_PARTS: list[tuple[str, Any, Any, Precision]] = [
+    ("softmax", softmax_of_parts, softmax, "rounding"),
+    ("softmax-unshifted", softmax_unshifted, softmax, "fast-math"),
+    ("log-softmax", log_softmax_of_parts, log_softmax, "rounding"),
+    ("log-softmax-of-sum", log_softmax_of_sum, log_softmax, "fast-math"),
+]
 
 RULES = [
-    Rule(
-        "softmax",
-        softmax_of_parts,
-        lambda b, x, axes: b.Softmax(x, axis=axis_of(axes, x.rank)),
-        when=one_axis,
-        precision="rounding",
-        opset=13,
-        samples=_AXES,
-    ),
-    Rule(
-        "softmax-unshifted",
-        softmax_unshifted,
-        lambda b, x, axes: b.Softmax(x, axis=axis_of(axes, x.rank)),
-        when=one_axis,
-        precision="fast-math",
-        opset=13,
-        samples=_AXES,
-    ),
-    Rule(
-        "log-softmax",
-        log_softmax_of_parts,
-        lambda b, x, axes: b.LogSoftmax(x, axis=axis_of(axes, x.rank)),
-        when=one_axis,
-        precision="rounding",
-        opset=13,
-        samples=_AXES,
-    ),
-    Rule(
-        "log-softmax-of-sum",
-        log_softmax_of_sum,
-        lambda b, x, axes: b.LogSoftmax(x, axis=axis_of(axes, x.rank)),
-        when=one_axis,
-        precision="fast-math",
-        opset=13,
-        samples=_AXES,
+    *(
+        Rule(name, parts, whole, when=one_axis, precision=precision, opset=13, samples=_AXES)
+        for name, parts, whole, precision in _PARTS
     ),
     Rule(
         "log-of-softmax",

@@ -105,13 +105,15 @@ def eps_of(dtype: np.dtype[Any]) -> float:
 
 
 def off(value: Any, rng: np.random.Generator, by: float, relative: bool, least: float = 0.0) -> Any:
-    """A value up to ``by`` roundings off: relative to each element, or to the largest of them, or to ``least``."""
+    """A value half to all of ``by`` roundings off: relative to each element, or to the largest of them, or to ``least``."""
     if isinstance(value, list):
         return [off(item, rng, by, relative, least) for item in value]
     if not is_float(value) or not value.size:
         return value
     wide = plain(value)
-    error = by * eps_of(value.dtype) * rng.uniform(-1, 1, value.shape)
+    # Never nearly nothing: a value of one element has but one draw to show what it may be off by.
+    drawn = rng.uniform(0.5, 1, value.shape) * rng.choice((-1, 1), value.shape)
+    error = by * eps_of(value.dtype) * drawn
     return np.asarray(wide + error * (wide if relative else max(np.abs(wide).max(), least))).astype(value.dtype)
 
 

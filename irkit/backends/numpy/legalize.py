@@ -9,16 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation, Region, SSAValue
 
 from irkit.backends.numpy.registry import Kernel, find_kernel
 from irkit.dialects.onnx.classes import OnnxOp
-from irkit.dialects.onnx.structural import Call, Custom, ForeignOp, Function
+from irkit.dialects.onnx.structural import Call, Custom, ForeignOp, Function, fill_references
 from irkit.errors import IrkitError, UnsupportedError
-from irkit.ir.attributes import string, text_of
-from irkit.ir.constants import RefAttr
 from irkit.ir.location import where
 from irkit.ir.op import TensorOp
 from irkit.ir.types import absent_type
@@ -144,7 +142,7 @@ class Specializer:
             theirs.location = mine.location
         given = {**source.defaults, **call.attrs}
         for op in list(made.walk()):
-            _fill_references(op, given)
+            fill_references(op, given)
         self._active.append(key)
         try:
             types = [v.type for v in call.operands]
@@ -193,20 +191,3 @@ class Specializer:
 
 def _set_type(value: SSAValue, value_type: Attribute) -> None:
     cast(Any, value)._type = value_type
-
-
-def _fill_references(op: Operation, given: Mapping[str, Attribute]) -> None:
-    """Replaces references to the caller's attributes; one that the caller leaves open is unset."""
-    for name, attr in list(op.properties.items()):
-        if isinstance(attr, RefAttr):
-            found = given.get(text_of(attr.attribute))
-            if found is None:
-                del op.properties[name]
-            else:
-                op.properties[name] = found
-    if isinstance(op, ForeignOp) and any(isinstance(attr, RefAttr) for attr in op.attrs.values()):
-        filled = {
-            name: given.get(text_of(attr.attribute)) if isinstance(attr, RefAttr) else attr
-            for name, attr in op.attrs.items()
-        }
-        op.properties["attrs"] = ArrayAttr([ArrayAttr([string(k), v]) for k, v in filled.items() if v is not None])

@@ -23,7 +23,7 @@ from irkit.backends.numpy.programs import Program
 
 __all__ = ["TILE_BYTES", "TiledProgram", "explain", "filled"]
 
-TILE_BYTES = 128 << 10
+TILE_BYTES = 160 << 10
 """The size of a tile of one value. Several must fit the second-level cache."""
 
 LARGEST = 4

@@ -17,11 +17,11 @@ from xdsl.traits import (
 from xdsl.utils.exceptions import VerifyException
 
 from irkit.ir.attributes import int_attr, string, strings, text_of, texts_of
-from irkit.ir.constants import SparseAttr, TensorAttr
+from irkit.ir.constants import RefAttr, SparseAttr, TensorAttr
 from irkit.ir.op import AttributeSpec, OpSpec, Parameter, TensorOp
 from irkit.ir.types import absent_type
 
-__all__ = ["Call", "Custom", "ForeignOp", "Function", "Initializer", "NoValue", "Yield", "absent"]
+__all__ = ["Call", "Custom", "ForeignOp", "Function", "Initializer", "NoValue", "Yield", "absent", "fill_references"]
 
 
 class NoValue(Operation):
@@ -297,3 +297,28 @@ def opsets_of(attr: Attribute | None) -> dict[str, int]:
         return {}
     pairs = cast("ArrayAttr[ArrayAttr[Attribute]]", attr).data
     return {text_of(pair.data[0]): cast(IntegerAttr, pair.data[1]).value.data for pair in pairs}
+
+
+def fill_references(op: Operation, given: Mapping[str, Attribute]) -> None:
+    """Puts a caller's attributes in the place of references to them, also among those that a call hands on.
+
+    Args:
+        given: what the caller gives, over the function's defaults. What is in neither is unset.
+    """
+    for name, attr in list(op.properties.items()):
+        if isinstance(attr, RefAttr):
+            found = given.get(text_of(attr.attribute))
+            if found is None:
+                del op.properties[name]
+            else:
+                op.properties[name] = found
+    if isinstance(op, ForeignOp) and any(isinstance(attr, RefAttr) for attr in op.attrs.values()):
+        filled = {
+            name: given.get(text_of(attr.attribute)) if isinstance(attr, RefAttr) else attr
+            for name, attr in op.attrs.items()
+        }
+        pairs = [ArrayAttr([string(name), attr]) for name, attr in filled.items() if attr is not None]
+        if pairs:
+            op.properties["attrs"] = ArrayAttr(pairs)
+        else:
+            del op.properties["attrs"]
