@@ -162,7 +162,7 @@ class _OnTiles:
             tile = y[part.at]
             operands = [x[cut] for x, cut in zip(others, part.cuts, strict=True)]
             operands.insert(self.home, tile)
-            buffers = [np.empty(tile.shape, y.dtype) for _ in range(self.code.buffers)]
+            buffers = [tiles.aligned(tile.shape, y.dtype) for _ in range(self.code.buffers)]
             self.code.run(*operands, *part.constants, tile, *buffers, *part.filled)
 
     def cut(
