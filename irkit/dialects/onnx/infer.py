@@ -196,10 +196,9 @@ def infer_node(cls: type[OnnxOp], node: Any, inputs: Iterable[tuple[str, SSAValu
         if not name:
             continue
         found = type_bytes(value.type)
-        if found is not None:
-            types[name] = found
-        else:
-            untyped = True
+        untyped |= found is None
+        # A name without any type would count as an operand that is left out: Squeeze, say, would drop all axes of 1.
+        types[name] = found or b""
         held = constant_of(value)
         if held is not None and held.size <= MAX_DATA and held.dtype.name in ("int64", "int32", "float32"):
             data[name] = tensor_to_proto(held, name).SerializeToString()

@@ -7,6 +7,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import irkit as ik
+from irkit.ir.types import tensor_info
 from irkit.verify import compare
 
 
@@ -65,3 +66,21 @@ def test_an_older_op_behind_a_call_runs(name: str, opset: int, attributes: dict[
     report = compare(module, ik.optimize(module, "O3", check="each"))
     assert report.equal
     assert report.compared
+
+
+def test_axes_of_unknown_type_are_not_axes_left_out() -> None:
+    """Squeeze would drop all axes of 1, Slice cut the first: what comes from a function has no type at first."""
+    text = """
+builtin.module attributes {onnx.ir_version = 10 : i64, onnx.opsets = [["", 23 : i64], ["local", 1 : i64]]} {
+  func.func @main(%x: tensor<1x3x1xf32> {onnx.name = "x"}, %n: tensor<1xi64> {onnx.name = "n"}) -> (!onnx.Unknown
+      {onnx.name = "y"}, !onnx.Unknown {onnx.name = "z"}) attributes {onnx.graph = "g"} {
+    %a = "onnx.Call"() <{domain = "local", op_type = "axes"}> {onnx.outs = ["a"]} : () -> !onnx.Unknown
+    %y = "onnx.Squeeze"(%x, %a) {onnx.outs = ["y"]} : (tensor<1x3x1xf32>, !onnx.Unknown) -> !onnx.Unknown
+    %z = "onnx.Slice"(%x, %n, %n, %a) {onnx.outs = ["z"]}
+      : (tensor<1x3x1xf32>, tensor<1xi64>, tensor<1xi64>, !onnx.Unknown) -> !onnx.Unknown
+    func.return %y, %z : !onnx.Unknown, !onnx.Unknown
+  }
+}"""
+    made = ik.optimize(ik.parse(text), "infer-shapes")
+    shapes = [tensor_info(kind).shape for kind in made.outputs.values()]  # type: ignore[union-attr]
+    assert shapes == [None, (None, None, None)]

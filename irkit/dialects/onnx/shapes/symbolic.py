@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from irkit.dialects.onnx.infer import Call, refinement
+from xdsl.ir import Attribute
+
+from irkit.dialects.onnx.infer import Call, refinement, shape_rule
 from irkit.dialects.onnx.sizes import SizeValues
 from irkit.ir import dims
-from irkit.ir.types import Dim, Shape, tensor_info
+from irkit.ir.types import Dim, Shape, shape_of, tensor, tensor_info
 
 __all__ = ["reshaped"]
 
@@ -79,6 +81,16 @@ def split(call: Call) -> Shapes:
         halves = (dims.ceildiv(x[axis], 2), dims.floordiv(x[axis], 2))
         sizes = halves if call.n_out == 2 else (equal,) * call.n_out
     return [_at(x, axis, size) for size in sizes]
+
+
+@shape_rule("Slice")
+def slice_along_any(call: Call) -> list[Attribute] | None:
+    """Along axes that are given, but of which not even the number is known: the official inference takes the first."""
+    found = call.type(3)
+    info = None if (x := call.type(0)) is None else tensor_info(x)
+    if found is None or call.constant(3) is not None or shape_of(found) is not None or info is None:
+        return None
+    return [tensor(info.dtype, None if info.shape is None else (None,) * len(info.shape))]
 
 
 @refinement("Slice")
