@@ -9,14 +9,14 @@ from typing import ClassVar, cast
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from irkit.backends.numpy.random import SEED_ID, op_key
+from irkit.backends.numpy.random import SEED_ID, call_id, op_key
 from irkit.dialects.onnx import Call, Function, NoValue, OnnxOp, absent
 from irkit.dialects.onnx.structural import fill_references, opsets_of
 from irkit.ir.attributes import int_attr
 from irkit.ir.constants import RefAttr
 from irkit.ir.location import fused, where
 from irkit.ir.module import Module
-from irkit.ir.names import NAME, OUTS, name_of, node_name, set_node_name
+from irkit.ir.names import NAME, OUTS, node_name, set_node_name
 from irkit.ir.op import Random
 from irkit.opsets.lowering import can_lower
 from irkit.passes.base import Pass
@@ -109,7 +109,7 @@ def _scope(op: Operation, prefix: str) -> str:
     while other is not None:
         before += isinstance(other, Call)
         other = other.prev_op
-    return f"{prefix}/{(name_of(op.results[0]) if op.results else '') or before}"
+    return f"{prefix}/{call_id(op, before)}"
 
 
 def _keep_draws(ops: Iterable[Operation], originals: Iterable[Operation], scope: str) -> None:

@@ -18,6 +18,7 @@ from irkit.errors import PassError
 from irkit.ir.memory import paused_gc
 from irkit.ir.module import Module
 from irkit.passes import GRADIENT
+from irkit.passes.draws import keep_places, release_places
 from irkit.passes.instrument import Instrumentation
 from irkit.passes.registry import find_pass, pass_names, suggestion
 from irkit.passes.rewrite import ops_in
@@ -182,8 +183,10 @@ def _run(
 ) -> Module:
     with run.timed("clone"):
         made = retarget(module.clone(), target_opset)
+    keep_places(made)
     for step in steps:
         run.run_pass(step, made)
+    release_places(made)
     if check:
         with run.timed("check"):
             report = run.check(module, made, "the pipeline")

@@ -18,7 +18,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from irkit.backends.numpy.legalize import FunctionKey, Specializer, kernel_of, unsupported
-from irkit.backends.numpy.random import op_key
+from irkit.backends.numpy.random import call_id, op_key
 from irkit.dialects.onnx.structural import Call, Custom, Function
 from irkit.dialects.onnx.values import constant_of, is_constant
 from irkit.errors import UnsupportedError
@@ -26,7 +26,6 @@ from irkit.ir.attributes import from_attr
 from irkit.ir.constants import ConstantData
 from irkit.ir.dtypes import DType
 from irkit.ir.location import where
-from irkit.ir.names import name_of
 from irkit.ir.op import Random, TensorOp, is_absent
 from irkit.ir.types import Shape, tensor_info
 
@@ -299,7 +298,7 @@ class _Frame:
         body = self.planner.function(op).body
         last = body.last_op
         assert last is not None
-        scope = f"{self.scope}/{(name_of(op.results[0]) if op.results else '') or self.calls}"
+        scope = f"{self.scope}/{call_id(op, self.calls)}"
         self.calls += 1
         plan = self.planner.plan(body, list(body.args), list(last.operands), scope)
         inputs = [self.slot(v) for v in op.operands]

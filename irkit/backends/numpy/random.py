@@ -1,8 +1,8 @@
 """Counter-based random numbers: what an op draws depends on the seed, the op's id and the iteration, and nothing else.
 
 An op's id is its attribute ``onnx.seed_id``, which passes keep; without one it is made from the name of its first
-result, or else from its place among the ops of its module that draw. Inside a function the ids of the calls are mixed
-in, inside a loop the numbers of the iterations.
+result, or else from its place among the ops of its module that draw: the attribute ``onnx.place`` where passes have
+changed that. Inside a function the ids of the calls are mixed in, inside a loop the numbers of the iterations.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from xdsl.ir import Operation
 
 from irkit.ir.names import name_of
 
-__all__ = ["SEED_ID", "Draws", "fresh_seed", "mix", "op_key"]
+__all__ = ["PLACE", "SEED_ID", "Draws", "call_id", "fresh_seed", "mix", "op_key"]
 
 SEED_ID = "onnx.seed_id"
+PLACE = "onnx.place"
 _MASK = (1 << 64) - 1
 
 
@@ -42,9 +43,19 @@ def op_key(op: Operation, ordinal: int, scope: str = "") -> int:
     if isinstance(given, IntegerAttr) and not scope:
         return cast("IntegerAttr[Any]", given).value.data & _MASK
     name = str(cast("IntegerAttr[Any]", given).value.data) if isinstance(given, IntegerAttr) else ""
-    name = name or (name_of(op.results[0]) if op.results else "") or f"#{ordinal}"
+    name = name or (name_of(op.results[0]) if op.results else "") or f"#{_place(op, ordinal)}"
     digest = hashlib.blake2b(f"{scope}/{name}".encode("utf-8", "surrogateescape"), digest_size=8).digest()
     return int.from_bytes(digest, "little")
+
+
+def call_id(call: Operation, ordinal: int) -> str:
+    """What tells a call of a function apart from others: its name, or else its place among the calls of its block."""
+    return (name_of(call.results[0]) if call.results else "") or str(_place(call, ordinal))
+
+
+def _place(op: Operation, ordinal: int) -> int:
+    given = op.attributes.get(PLACE)
+    return cast("IntegerAttr[Any]", given).value.data if isinstance(given, IntegerAttr) else ordinal
 
 
 def fresh_seed() -> int:

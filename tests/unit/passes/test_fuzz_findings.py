@@ -84,3 +84,26 @@ builtin.module attributes {onnx.ir_version = 10 : i64, onnx.opsets = [["", 23 : 
     made = ik.optimize(ik.parse(text), "infer-shapes")
     shapes = [tensor_info(kind).shape for kind in made.outputs.values()]  # type: ignore[union-attr]
     assert shapes == [None, (None, None, None)]
+
+
+@pytest.mark.parametrize("level", ["canonicalize", "dce", "O1", "O2", "O3"])
+def test_what_is_drawn_does_not_depend_on_random_ops_that_went(level: str) -> None:
+    b = ik.Builder("m")
+    x = b.input("x", "float32", [3])
+    b.RandomNormal(shape=[2])
+    b.output(b.Dropout(x), "y")
+    b.output(b.RandomUniform(shape=[5]), "z")
+    module = b.module()
+    made = ik.optimize(module, level)
+    feeds = {"x": np.ones(3, np.float32)}
+    before, after = (ik.compile(m, "numpy", seed=1).run(feeds)["z"] for m in (module, made))
+    assert np.array_equal(before, after)
+    again = ik.optimize(ik.optimize(made, level), "O3")
+    assert np.array_equal(before, ik.compile(again, "numpy", seed=1).run(feeds)["z"])
+
+
+def test_places_are_not_written_where_they_tell_nothing() -> None:
+    b = ik.Builder("m")
+    b.output(b.RandomUniform(shape=[5]), "z")
+    module = b.module()
+    assert ik.optimize(module, "O3") == module
