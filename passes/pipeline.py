@@ -22,7 +22,6 @@ from irkit.passes.draws import keep_places, release_places
 from irkit.passes.instrument import Instrumentation
 from irkit.passes.registry import find_pass, pass_names, suggestion
 from irkit.passes.rewrite import ops_in
-from irkit.passes.target import TARGETS
 
 __all__ = ["LEVELS", "optimize", "parse_pipeline", "retarget"]
 
@@ -105,7 +104,6 @@ def optimize(
     reproducer: str | os.PathLike[str] | None = None,
     keep_going: bool = False,
     target_opset: int | None = None,
-    target: str | None = None,
     stream: TextIO | None = None,
     instrumentation: Instrumentation | None = None,
 ) -> Module:
@@ -132,7 +130,6 @@ def optimize(
         keep_going: go on without a pass that fails, and print why; by default that raises.
         target_opset: the opset of ai.onnx at which the result is to be saved; by default the module's own. Passes make
             nothing that it can't express.
-        target: the runtime that is to run it, ``"onnxruntime"``: ops that it alone has may be made at the end.
         stream: where to print; standard error by default.
         instrumentation: collects what happened: times, which pass changed something, what passes have to say.
 
@@ -142,8 +139,7 @@ def optimize(
     """
     if check not in (None, "each", "end"):
         raise PassError(f"check is None, 'each' or 'end', not {check!r}")
-    parts = [pipeline] if isinstance(pipeline, str | ModulePass) else list(pipeline)
-    parts += [] if target is None else [_target(target)]
+    parts = [pipeline] if isinstance(pipeline, str | ModulePass) else pipeline
     steps = [step for part in parts for step in (parse_pipeline(part) if isinstance(part, str) else [part])]
     for step in steps:
         if not isinstance(cast(object, step), ModulePass):
@@ -194,17 +190,6 @@ def _run(
         for item in report.unchecked:
             run.say(f"not compared: {item}")
     return made
-
-
-def _target(name: str) -> str:
-    """The pipeline that a target adds.
-
-    Raises:
-        PassError: if there is no such target.
-    """
-    if name not in TARGETS:
-        raise PassError(f"there is no target '{name}'", hint=suggestion(name, list(TARGETS), "targets"))
-    return TARGETS[name]
 
 
 def retarget(module: Module, opset: int | None) -> Module:
