@@ -104,17 +104,25 @@ def eps_of(dtype: np.dtype[Any]) -> float:
     return float(ml_dtypes.finfo(name).eps)
 
 
-def off(value: Any, rng: np.random.Generator, by: float, relative: bool, least: float = 0.0) -> Any:
-    """A value half to all of ``by`` roundings off: relative to each element, or to the largest of them, or to ``least``."""
+def off(value: Any, rng: np.random.Generator, by: float, relative: bool, least: float = 0.0, start: Any = None) -> Any:
+    """A value half to all of ``by`` roundings off, of each element, or of the largest of them, or of ``least``.
+
+    Args:
+        start: what the value is when nothing is rounded; it goes further away from that.
+    """
     if isinstance(value, list):
-        return [off(item, rng, by, relative, least) for item in value]
+        starts = [None] * len(value) if start is None else start
+        return [off(item, rng, by, relative, least, s) for item, s in zip(value, starts, strict=True)]
     if not is_float(value) or not value.size:
         return value
     wide = plain(value)
     # Never nearly nothing: a value of one element has but one draw to show what it may be off by.
     drawn = rng.uniform(0.5, 1, value.shape) * rng.choice((-1, 1), value.shape)
-    error = by * eps_of(value.dtype) * drawn
-    return np.asarray(wide + error * (wide if relative else max(np.abs(wide).max(), least))).astype(value.dtype)
+    error = by * eps_of(value.dtype) * drawn * (wide if relative else max(np.abs(wide).max(), least))
+    if start is not None:
+        apart = np.asarray(wide - plain(start))
+        error = np.where(apart == 0, error, np.copysign(error, apart)) if apart.dtype.kind == "f" else error
+    return np.asarray(wide + error).astype(value.dtype)
 
 
 def close(value: Any, shadow: Any) -> bool:

@@ -363,7 +363,7 @@ class Context:
 
             def look(value: Value, index: int = index, by: float = by, rng: np.random.Generator = rng) -> Any:
                 shown = value.shadows[index] if value.shadows else value.array
-                return off(shown, rng, by, relative=True) if value in moved else shown
+                return off(shown, rng, by, relative=True, start=value.array) if value in moved else shown
 
             try:
                 found = run.run(built.feeds_of(look))
