@@ -10,6 +10,7 @@ from xdsl.ir import OpResult, SSAValue
 
 from irkit.dialects.onnx import OnnxOp
 from irkit.ir.builder import Builder
+from irkit.ir.dtypes import BY_NAME
 from irkit.ir.module import Module
 from irkit.passes.base import Pass
 from irkit.passes.rewrite import Rewriter, erase, ops_in, sync_signature
@@ -49,14 +50,18 @@ def _maker(value: SSAValue, op_type: str) -> OnnxOp | None:
 
 
 def _mask_pooled(mask: OnnxOp, rewriter: Rewriter) -> bool:
-    """``MaxUnpool(d, i) * Sign(r)`` is ``MaxUnpool(d * Sign(y), i)``, where ``y, i = MaxPool(r)`` and r is a Relu."""
+    """``MaxUnpool(d, i) * mask(r)`` is ``MaxUnpool(d * Sign(y), i)``, where ``y, i = MaxPool(r)`` and r is a Relu.
+
+    The masks are the same number for number; one op serves for the few elements that are left.
+    """
     for first, second in (mask.operands, mask.operands[::-1]):
-        unpool, sign = _maker(first, "MaxUnpool"), _maker(second, "Sign")
-        if unpool is None or sign is None or _maker(sign.operands[0], "Relu") is None:
+        unpool, floats = _maker(first, "MaxUnpool"), _maker(second, "Cast")
+        bools = _maker(floats.operands[0], "Cast") if floats is not None else None
+        if unpool is None or floats is None or bools is None or not _is_relu_to_bool(bools):
             continue
         chosen = unpool.operands[1]
         pool = chosen.owner
-        if not isinstance(pool, OnnxOp) or pool.name != "onnx.MaxPool" or pool.operands[0] is not sign.operands[0]:
+        if not isinstance(pool, OnnxOp) or pool.name != "onnx.MaxPool" or pool.operands[0] is not bools.operands[0]:
             continue
         if len(list(unpool.results[0].uses)) > 1 or not _each_window_holds_an_element(pool):
             continue
@@ -71,11 +76,15 @@ def _mask_pooled(mask: OnnxOp, rewriter: Rewriter) -> bool:
             sources=[unpool, mask],
         )
         rewriter.replace(mask, [spread.results[0]])
-        for op in (unpool, sign):
+        for op in (unpool, floats, bools):
             if not any(True for _ in op.results[0].uses):
                 erase(op)
         return mask.parent is None
     return False
+
+
+def _is_relu_to_bool(cast: OnnxOp) -> bool:
+    return cast.attr("to") == BY_NAME["bool"].code and _maker(cast.operands[0], "Relu") is not None
 
 
 def _each_window_holds_an_element(pool: OnnxOp) -> bool:

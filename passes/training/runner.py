@@ -131,8 +131,10 @@ class _Bound(Runner):
         except Exception as error:
             raise cast(Any, self.executable).failure(error) from None
         self._now = 1 - self._now
-        found: list[Any] = binding.get_outputs()[-len(self._order) :] if self._order else []
-        return {name: value.numpy().copy() for name, value in zip(self._order, found, strict=True)}
+        # get_outputs would make an object of Python around each variable of the state: 70 of 300 us in a small step.
+        found: Any = binding.get_outputs_as_ortvaluevector()
+        first = len(found) - len(self._order)
+        return {name: found[first + i].numpy().copy() for i, name in enumerate(self._order)}
 
     def _place(self, entry: StateEntry) -> Any:
         return self._sets[self._now if entry.output is not None else 0][entry.name]

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 import irkit as ik
+from irkit.ir.dtypes import BY_NAME
 from irkit.ir.module import Module
 from irkit.passes import optimize
 from irkit.passes.autodiff.simplify import SimplifyGradient
 
 RNG = np.random.default_rng(0)
+FLOAT, INT8, BOOL = (BY_NAME[name].code for name in ("float32", "int8", "bool"))
 
 
 def module(keep: str = "", size: int = 6, **pool: Any) -> Module:
@@ -43,7 +45,8 @@ def shapes_of(made: Module, name: str) -> list[Any]:
 def test_the_gradient_stays(backend: str, size: int, out: int, pads: list[int] | None) -> None:
     plain = module(size=size, **({"pads": pads} if pads else {}))
     made = optimize(plain, "simplify-gradient,dce", verify_each=True)
-    assert shapes_of(plain, "onnx.Sign") == [(size, size)]
+    assert shapes_of(plain, "onnx.Cast") == [(size, size)] * 2
+    assert shapes_of(made, "onnx.Cast") == []
     assert shapes_of(made, "onnx.Sign") == [(out, out)]
     inputs = point(size, out)
     expected = ik.compile(plain).run(inputs)
@@ -67,11 +70,21 @@ def test_another_mask_stays() -> None:
     x, d = b.input("x", "float32", ["N", 2, 6, 6]), b.input("d", "float32", ["N", 2, 3, 3])
     _, places = b.MaxPool(x, kernel_shape=[2, 2], strides=[2, 2], outputs=2)
     # The pool is not of the Relu.
-    b.output(b.MaxUnpool(d, places, kernel_shape=[2, 2], strides=[2, 2]) * b.Sign(b.Relu(x)), "y")
+    mask = b.Cast(b.Cast(b.Relu(x), to=BOOL), to=FLOAT)
+    b.output(b.MaxUnpool(d, places, kernel_shape=[2, 2], strides=[2, 2]) * mask, "y")
     plain = b.module()
     changed = plain.clone()
     assert not SimplifyGradient().run(changed)
     assert changed == plain
+
+
+def test_another_cast_stays() -> None:
+    b = ik.Builder("rounded")
+    x, d = b.input("x", "float32", ["N", 2, 6, 6]), b.input("d", "float32", ["N", 2, 3, 3])
+    relu = b.Relu(x)
+    _, places = b.MaxPool(relu, kernel_shape=[2, 2], strides=[2, 2], outputs=2)
+    b.output(b.MaxUnpool(d, places, kernel_shape=[2, 2], strides=[2, 2]) * b.Cast(b.Cast(relu, to=INT8), to=FLOAT), "y")
+    assert not SimplifyGradient().run(b.module())
 
 
 def test_windows_in_the_padding_alone_stay() -> None:

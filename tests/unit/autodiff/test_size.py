@@ -11,7 +11,9 @@ import pytest
 
 import irkit as ik
 from benchmarks.training import NETS, made, nodes
+from irkit.ir.dtypes import BY_NAME
 from irkit.ir.module import Module
+from irkit.ir.types import dtype_of
 from irkit.passes import optimize
 
 LARGEST = 4
@@ -56,9 +58,9 @@ def test_a_step_of_sgd_updates_weights_in_the_product_that_gives_their_gradient(
 
 def test_a_pool_after_a_relu_is_masked_where_it_is_small() -> None:
     step = made(NETS["CNN"]()[0], "SGD").module
-    for op in step.block.ops:
-        if op.name == "onnx.Sign":
-            assert op.results[0].type.get_shape()[2:] in ((14, 14), (7, 7))
+    masks = [op.results[0].type.get_shape()[2:] for op in step.block.ops if op.name == "onnx.Sign"]
+    assert masks == [(7, 7), (14, 14)]
+    assert not any(dtype_of(v.type) is BY_NAME["bool"] for op in step.block.ops for v in op.results)
 
 
 @pytest.mark.parametrize(

@@ -15,66 +15,53 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class OptimizerCase:
-    """An optimizer by irkit's name and options; ``keras`` and ``torch`` name the class there, with its options."""
+    """An optimizer by irkit's name and options; ``keras`` and ``torch`` name the class there, torch's with its options.
+
+    Keras has the same options, under the same names.
+    """
 
     name: str
     options: dict[str, Any] = field(default_factory=dict)
     keras: str = ""
-    keras_options: dict[str, Any] = field(default_factory=dict)
     torch: str = ""
     torch_options: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def keras_options(self) -> dict[str, Any]:
+        """Those besides the rate."""
+        return {name: value for name, value in self.options.items() if name != "learning_rate"}
 
-_DECAY = {"weight_decay": 0.1}
+
+_RATE, _LR, _DECAY = {"learning_rate": 0.1}, {"lr": 0.1}, {"weight_decay": 0.1}
 _PAPER = {"epsilon": 1e-8, "epsilon_hat": False}
+_MOMENTUM = {"momentum": 0.9}
+_NESTEROV = {**_MOMENTUM, "nesterov": True}
 OPTIMIZERS = {
-    "sgd": OptimizerCase("sgd", {"learning_rate": 0.1}, "SGD", {}, "SGD", {"lr": 0.1}),
-    "momentum": OptimizerCase(
-        "sgd", {"learning_rate": 0.1, "momentum": 0.9}, "SGD", {"momentum": 0.9}, "SGD", {"lr": 0.1, "momentum": 0.9}
-    ),
-    "nesterov": OptimizerCase(
-        "sgd",
-        {"learning_rate": 0.1, "momentum": 0.9, "nesterov": True},
-        "SGD",
-        {"momentum": 0.9, "nesterov": True},
-        "SGD",
-        {"lr": 0.1, "momentum": 0.9, "nesterov": True},
-    ),
-    "sgd-decay": OptimizerCase("sgd", {"learning_rate": 0.1, **_DECAY}, "SGD", _DECAY),
-    "adagrad": OptimizerCase("adagrad", {"learning_rate": 0.1}, "Adagrad", {}),
+    "sgd": OptimizerCase("sgd", _RATE, "SGD", "SGD", _LR),
+    "momentum": OptimizerCase("sgd", _RATE | _MOMENTUM, "SGD", "SGD", _LR | _MOMENTUM),
+    "nesterov": OptimizerCase("sgd", _RATE | _NESTEROV, "SGD", "SGD", _LR | _NESTEROV),
+    "sgd-decay": OptimizerCase("sgd", _RATE | _DECAY, "SGD"),
+    "adagrad": OptimizerCase("adagrad", _RATE, "Adagrad"),
     "adadelta": OptimizerCase(
-        "adadelta", {"learning_rate": 1.0}, "Adadelta", {}, "Adadelta", {"lr": 1.0, "rho": 0.95, "eps": 1e-7}
+        "adadelta", {"learning_rate": 1.0}, "Adadelta", "Adadelta", {"lr": 1.0, "rho": 0.95, "eps": 1e-7}
     ),
-    "rmsprop": OptimizerCase("rmsprop", {"learning_rate": 0.1}, "RMSprop", {}),
-    "rmsprop-centered": OptimizerCase(
-        "rmsprop",
-        {"learning_rate": 0.1, "centered": True, "momentum": 0.5},
-        "RMSprop",
-        {"centered": True, "momentum": 0.5},
-    ),
-    "adam": OptimizerCase("adam", {"learning_rate": 0.1}, "Adam", {}),
-    "adam-paper": OptimizerCase("adam", {"learning_rate": 0.1, **_PAPER}, torch="Adam", torch_options={"lr": 0.1}),
+    "rmsprop": OptimizerCase("rmsprop", _RATE, "RMSprop"),
+    "rmsprop-centered": OptimizerCase("rmsprop", {**_RATE, "centered": True, "momentum": 0.5}, "RMSprop"),
+    "adam": OptimizerCase("adam", _RATE, "Adam"),
+    "adam-paper": OptimizerCase("adam", _RATE | _PAPER, torch="Adam", torch_options=_LR),
     "amsgrad": OptimizerCase(
-        "adam",
-        {"learning_rate": 0.1, "amsgrad": True, **_PAPER},
-        torch="Adam",
-        torch_options={"lr": 0.1, "amsgrad": True},
+        "adam", {**_RATE, "amsgrad": True, **_PAPER}, torch="Adam", torch_options={**_LR, "amsgrad": True}
     ),
-    "amsgrad-keras": OptimizerCase("adam", {"learning_rate": 0.1, "amsgrad": True}, "Adam", {"amsgrad": True}),
-    "adamw": OptimizerCase("adamw", {"learning_rate": 0.1}, "AdamW", {}),
-    "adamw-paper": OptimizerCase(
-        "adamw",
-        {"learning_rate": 0.1, **_DECAY, **_PAPER},
-        torch="AdamW",
-        torch_options={"lr": 0.1, "weight_decay": 0.1},
-    ),
-    "adamax": OptimizerCase("adamax", {"learning_rate": 0.1}, "Adamax", {}),
-    "nadam": OptimizerCase("nadam", {"learning_rate": 0.1}, "Nadam", {}),
-    "lion": OptimizerCase("lion", {"learning_rate": 0.1}, "Lion", {}),
-    "lamb": OptimizerCase("lamb", {"learning_rate": 0.1}, "Lamb", {}),
-    "adafactor": OptimizerCase("adafactor", {"learning_rate": 0.1}, "Adafactor", {}),
-    "adafactor-decay": OptimizerCase("adafactor", {"learning_rate": 0.5, **_DECAY}, "Adafactor", _DECAY),
-    "muon": OptimizerCase("muon", {"learning_rate": 0.1}),
+    "amsgrad-keras": OptimizerCase("adam", {**_RATE, "amsgrad": True}, "Adam"),
+    "adamw": OptimizerCase("adamw", _RATE, "AdamW"),
+    "adamw-paper": OptimizerCase("adamw", _RATE | _DECAY | _PAPER, torch="AdamW", torch_options=_LR | _DECAY),
+    "adamax": OptimizerCase("adamax", _RATE, "Adamax"),
+    "nadam": OptimizerCase("nadam", _RATE, "Nadam"),
+    "lion": OptimizerCase("lion", _RATE, "Lion"),
+    "lamb": OptimizerCase("lamb", _RATE, "Lamb"),
+    "adafactor": OptimizerCase("adafactor", _RATE, "Adafactor"),
+    "adafactor-decay": OptimizerCase("adafactor", {"learning_rate": 0.5, **_DECAY}, "Adafactor"),
+    "muon": OptimizerCase("muon", _RATE),
 }
 SHAPES = ((3, 4), (4,), (2, 3, 2))
 UPDATES = 6
@@ -290,69 +277,42 @@ def metric_batches(case: MetricCase) -> Iterator[tuple[Array, Array, Array | Non
 
 @dataclass(frozen=True)
 class ScheduleCase:
-    """A schedule: irkit's class and its arguments; Keras's class (none: torch's OneCycleLR) with its options."""
+    """A schedule: irkit's class and its arguments; Keras's class (none: torch's OneCycleLR)."""
 
     name: str
     options: dict[str, Any]
     keras: str
-    keras_options: dict[str, Any]
+
+    @property
+    def keras_options(self) -> dict[str, Any]:
+        """The arguments by the names that they have there."""
+        theirs = {"initial": "initial_learning_rate", "end": "end_learning_rate", "peak": "max_lr"}
+        return {theirs.get(name, name): value for name, value in self.options.items()}
 
 
 SCHEDULE_STEPS = (0, 1, 4, 9, 10, 11, 19, 20, 25, 30, 39, 40, 55, 69, 70, 71, 99)
+_HALVED = {"initial": 0.1, "decay_steps": 10, "decay_rate": 0.5}
 SCHEDULES = {
-    "exponential": ScheduleCase(
-        "Exponential",
-        {"initial": 0.1, "decay_steps": 10, "decay_rate": 0.5},
-        "ExponentialDecay",
-        {"initial_learning_rate": 0.1, "decay_steps": 10, "decay_rate": 0.5},
-    ),
-    "exponential-staircase": ScheduleCase(
-        "Exponential",
-        {"initial": 0.1, "decay_steps": 10, "decay_rate": 0.5, "staircase": True},
-        "ExponentialDecay",
-        {"initial_learning_rate": 0.1, "decay_steps": 10, "decay_rate": 0.5, "staircase": True},
-    ),
-    "inverse-time": ScheduleCase(
-        "InverseTime",
-        {"initial": 0.1, "decay_steps": 10, "decay_rate": 0.5},
-        "InverseTimeDecay",
-        {"initial_learning_rate": 0.1, "decay_steps": 10, "decay_rate": 0.5},
-    ),
+    "exponential": ScheduleCase("Exponential", _HALVED, "ExponentialDecay"),
+    "exponential-staircase": ScheduleCase("Exponential", {**_HALVED, "staircase": True}, "ExponentialDecay"),
+    "inverse-time": ScheduleCase("InverseTime", _HALVED, "InverseTimeDecay"),
     "polynomial": ScheduleCase(
-        "Polynomial",
-        {"initial": 0.1, "decay_steps": 40, "end": 0.01, "power": 2.0},
-        "PolynomialDecay",
-        {"initial_learning_rate": 0.1, "decay_steps": 40, "end_learning_rate": 0.01, "power": 2.0},
+        "Polynomial", {"initial": 0.1, "decay_steps": 40, "end": 0.01, "power": 2.0}, "PolynomialDecay"
     ),
     "polynomial-cycle": ScheduleCase(
-        "Polynomial",
-        {"initial": 0.1, "decay_steps": 15, "end": 0.01, "cycle": True},
-        "PolynomialDecay",
-        {"initial_learning_rate": 0.1, "decay_steps": 15, "end_learning_rate": 0.01, "cycle": True},
+        "Polynomial", {"initial": 0.1, "decay_steps": 15, "end": 0.01, "cycle": True}, "PolynomialDecay"
     ),
     "piecewise": ScheduleCase(
-        "Piecewise",
-        {"boundaries": (10, 40), "values": (0.1, 0.01, 0.001)},
-        "PiecewiseConstantDecay",
-        {"boundaries": [10, 40], "values": [0.1, 0.01, 0.001]},
+        "Piecewise", {"boundaries": (10, 40), "values": (0.1, 0.01, 0.001)}, "PiecewiseConstantDecay"
     ),
-    "cosine": ScheduleCase(
-        "Cosine",
-        {"initial": 0.1, "decay_steps": 70, "alpha": 0.1},
-        "CosineDecay",
-        {"initial_learning_rate": 0.1, "decay_steps": 70, "alpha": 0.1},
-    ),
+    "cosine": ScheduleCase("Cosine", {"initial": 0.1, "decay_steps": 70, "alpha": 0.1}, "CosineDecay"),
     "cosine-warmup": ScheduleCase(
-        "Cosine",
-        {"initial": 0.01, "decay_steps": 50, "warmup_target": 0.1, "warmup_steps": 20},
-        "CosineDecay",
-        {"initial_learning_rate": 0.01, "decay_steps": 50, "warmup_target": 0.1, "warmup_steps": 20},
+        "Cosine", {"initial": 0.01, "decay_steps": 50, "warmup_target": 0.1, "warmup_steps": 20}, "CosineDecay"
     ),
     "cosine-restarts": ScheduleCase(
         "CosineRestarts",
         {"initial": 0.1, "first_decay_steps": 10, "m_mul": 0.8, "alpha": 0.05},
         "CosineDecayRestarts",
-        {"initial_learning_rate": 0.1, "first_decay_steps": 10, "m_mul": 0.8, "alpha": 0.05},
     ),
-    "one-cycle": ScheduleCase("OneCycle", {"peak": 0.1, "total_steps": 100}, "", {"max_lr": 0.1, "total_steps": 100}),
+    "one-cycle": ScheduleCase("OneCycle", {"peak": 0.1, "total_steps": 100}, ""),
 }
