@@ -41,9 +41,11 @@ test: setup
 test-all: setup $(STAMPS)/group-oracles
 	$(PY) -m pytest -m "" $(PYTEST_ARGS)
 
-# SUITE: a checkout of data-apis/array-api-tests, with its submodule.
+# SUITE: a checkout of data-apis/array-api-tests, with its submodule. The numbers in the docs are those of this commit.
+SUITE_COMMIT := 55fcc60179efa2680ddd6cd926ddf17b83530e2b
 array-api: setup
 	@test -d "$(SUITE)/array_api_tests" || { echo "usage: make array-api SUITE=path/to/array-api-tests" >&2; exit 1; }
+	@test "$$(git -C $(SUITE) rev-parse HEAD)" = $(SUITE_COMMIT) || echo "note: the docs tell of commit $(SUITE_COMMIT)" >&2
 	$(PY) -m pip install --quiet --requirement $(SUITE)/requirements.txt
 	cd $(SUITE) && PYTHONPATH=.:$(CURDIR)/tests/unit/array_api \
 		ARRAY_API_TESTS_MODULE=irkit.frontends.dsl.xp ARRAY_API_TESTS_VERSION=2024.12 \

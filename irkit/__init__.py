@@ -30,6 +30,7 @@ _LAZY = {
     "jacobian": "irkit.passes.autodiff.api",
     "jvp": "irkit.passes.autodiff.api",
     "specialize": "irkit.passes.specialize",
+    "to_half": "irkit.passes.precision",
     "stop_gradient": "irkit.passes.autodiff.api",
     "value_and_grad": "irkit.passes.autodiff.api",
     "vjp": "irkit.passes.autodiff.api",

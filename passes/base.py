@@ -26,11 +26,13 @@ class Pass(ModulePass):
         keeps: what still holds after: ``"types"``, ``"signature"`` (the inputs and outputs, so that results can be
             compared), and ``"gradients"`` (the derivative is the same everywhere, so the pass may run before
             differentiation).
+        error: the part of an output's scale by which it may change results on purpose; 0 for nearly every pass.
     """
 
     name: ClassVar[str] = ""
     requires: ClassVar[frozenset[str]] = frozenset()
     keeps: ClassVar[frozenset[str]] = frozenset({"types", "signature", "gradients"})
+    error: ClassVar[float] = 0.0
 
     @abstractmethod
     def run(self, module: Module) -> bool:

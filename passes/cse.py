@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr
+from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.traits import Commutative
 
-from irkit.dialects.onnx import Call, NoValue, OnnxOp
+from irkit.dialects.onnx import Call, Initializer, NoValue, OnnxOp
 from irkit.dialects.onnx.spec import default_attr
 from irkit.dialects.onnx.values import constant_of, is_constant
 from irkit.ir.constants import ConstantData, SparseAttr, TensorAttr
@@ -23,7 +24,7 @@ from irkit.ir.op import AttributeSpec
 from irkit.ir.types import dtype_of, tensor_info
 from irkit.passes.base import Pass
 from irkit.passes.effects import Effects
-from irkit.passes.rewrite import MAX_SOURCES, Rewriter, body_blocks, erase, referenced_names, sync_signature
+from irkit.passes.rewrite import MAX_SOURCES, Rewriter, body_blocks, erase, ops_in, referenced_names, sync_signature
 
 __all__ = ["CommonSubexpressionElimination"]
 
@@ -36,7 +37,8 @@ class CommonSubexpressionElimination(Pass):
     """Replaces an op by an earlier equal one whose results are visible there: in the same graph or one around it.
 
     Equal are ops of one class, the same operands (in any order where that changes no bit), attributes equal to the bit
-    (0.0 differs from -0.0) and equal graphs. Constants are merged by content. Names, doc strings and metadata don't
+    (0.0 differs from -0.0) and equal graphs. Constants are merged by content; an initializer that several graphs have
+    moves to the main graph. Names, doc strings and metadata don't
     count; the op that stays keeps its own and gains the metadata of the other. Ops that draw random numbers or of
     which nothing is known are never merged.
     """
@@ -45,6 +47,9 @@ class CommonSubexpressionElimination(Pass):
 
     def run(self, module: Module) -> bool:
         merger = _Merger(module)
+        for op in module.op.ops:
+            if isinstance(op, FuncOp) and op.body.blocks:
+                merger.lift_shared(op)
         for block in body_blocks(module):
             merger.merge_block(block)
         sync_signature(module)
@@ -87,6 +92,26 @@ class _Merger:
         self.canonical: dict[Key, int] = {}
         self.defaults: dict[AttributeSpec, int] = {}
         self.referenced = referenced_names(module)
+
+    def lift_shared(self, func: FuncOp) -> None:
+        """Moves initializers that several graphs have to the main graph, where all of them see one."""
+        block = func.body.block
+        first = block.first_op
+        if first is None:
+            return
+        place = first.next_op if isinstance(first, NoValue) and first.next_op is not None else first
+        known: dict[Key, Initializer | None] = {}
+        for op in list(ops_in(func)):
+            key = self.constant_key(op) if isinstance(op, Initializer) else None
+            if key is None or not isinstance(op, Initializer):
+                continue
+            if op.parent is block or key not in known:
+                known[key] = None if op.parent is block else op
+            elif (earlier := known[key]) is not None and self.rewriter.take(earlier):
+                earlier.detach()
+                block.insert_op_before(earlier, place)
+                known[key] = None
+                self.changed = True
 
     def merge_block(self, block: Block) -> None:
         """Merges the ops of a block with each other and with what is visible from outside."""

@@ -46,6 +46,7 @@ class PassRecord:
         compared: how many pairs of runs it compared; None where there was nothing to compare (nothing changed, or
             nobody asked).
         failed: why the pass was undone; ``""`` if it was not.
+        error: the part of an output's scale by which it may change results on purpose.
     """
 
     name: str
@@ -59,6 +60,7 @@ class PassRecord:
     unchecked: list[str] = field(default_factory=list[str])
     compared: int | None = None
     failed: str = ""
+    error: float = 0.0
 
 
 @dataclass
@@ -115,6 +117,7 @@ class Instrumentation:
     compared_at_end: int | None = None
     _reference: Reference | None = None
     _feeds: list[Mapping[str, Any]] = field(default_factory=list["Mapping[str, Any]"])
+    _error: float = 0.0
 
     def say(self, text: str) -> None:
         """Prints a line to the stream."""
@@ -181,6 +184,7 @@ class Instrumentation:
         record.ops_after = _count(module) if record.changed else record.ops_before
         if isinstance(step, Pass):
             record.notes = list(step.notes())
+            record.error = step.error
         return fuel
 
     # Comparing
@@ -189,7 +193,7 @@ class Instrumentation:
         """A module as what others are compared with."""
         from irkit.verify import Reference
 
-        known: dict[str, Any] = {"backends": tuple(self.backends), "wide": True}
+        known: dict[str, Any] = {"backends": tuple(self.backends), "wide": True, "special": not self._error}
         known.update((k, v) for k, v in self.options.items() if k not in ("rtol", "atol", "signed_zeros"))
         return Reference(module, **known)
 
@@ -197,18 +201,22 @@ class Instrumentation:
         from irkit.verify import Tolerance
 
         options = self.options
-        return Tolerance(options.get("rtol"), options.get("atol") or 0.0, options.get("signed_zeros", False))
+        allowed = options.get("rtol") or self._error or None
+        return Tolerance(allowed, options.get("atol") or 0.0, options.get("signed_zeros", False))
 
     def _check(self, step: ModulePass, before: Module, module: Module, record: PassRecord, fuel: Fuel) -> None:
         if isinstance(step, Pass) and "signature" not in step.keeps:
             record.unchecked.append("it changes the signature on purpose")
             self._reference = None
             return
-        if self._reference is None:
+        self._error = step.error if isinstance(step, Pass) else 0.0
+        if self._reference is None or self._error:
             self._reference = self.reference(before)
-        report = self._reference.check(module, self._tolerance())
+        report = self._decided(self._reference.check(module, self._tolerance()))
         record.unchecked, record.compared = list(report.unchecked), report.compared
         if report.equal:
+            # What follows a pass that rounds is held against what that made.
+            self._reference = None if self._error else self._reference
             return
         from irkit.verify.bisect import differs_like, find_rewrite
 
@@ -223,9 +231,19 @@ class Instrumentation:
         Raises:
             CheckError: if they differ.
         """
-        report = self.reference(before).check(after, self._tolerance())
+        rounding = [record.error for record in self.records if record.changed]
+        self._error = sum(rounding)
+        report = self._decided(self.reference(before).check(after, self._tolerance()))
         if not report.equal:
             raise CheckError(_blame(what, report, None), hint="check='each' tells which pass")
+        return report
+
+    def _decided(self, report: Report) -> Report:
+        """After a pass that rounds, integers that come out otherwise show nothing: rounding may decide on them."""
+        if self._error:
+            for difference in [d for d in report.differences if d.what == "value" and d.max_abs is None]:
+                report.differences.remove(difference)
+                report.unchecked.append(f"rounding may decide: {difference}")
         return report
 
     def _reproduce(self, step: ModulePass, before: Module, error: IrkitError) -> None:

@@ -29,8 +29,8 @@ LEVELS: dict[str, str] = {
     "O0": "",
     "O1": "canonicalize,cse,dce",
     "O2": "infer-shapes,constant-fold,canonicalize,constant-fold,cse,dce",
-    "O3": "inline,infer-shapes,constant-fold,canonicalize,constant-fold,cse,hoist,fuse,infer-shapes,constant-fold,"
-    "canonicalize,constant-fold,fuse,constant-fold,cse,dce",
+    "O3": "inline,infer-shapes,constant-fold,canonicalize,constant-fold,cse,hoist,layout,fuse,infer-shapes,"
+    "constant-fold,canonicalize,constant-fold,fuse,constant-fold,cse,dce",
 }
 """Named pipelines. Each does what the one before does, and more."""
 

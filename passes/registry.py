@@ -30,7 +30,9 @@ BUILTIN: dict[str, tuple[str, str]] = {
     "infer-shapes": ("irkit.passes.infer_shapes", "InferShapes"),
     "inline": ("irkit.passes.inline", "Inline"),
     "expand-gradient": ("irkit.passes.autodiff.expand_gradient", "ExpandGradient"),
+    "layout": ("irkit.passes.layout", "Layout"),
     "lift-state": ("irkit.passes.lift_state", "LiftState"),
+    "to-half": ("irkit.passes.precision", "ToHalf"),
     "simplify-gradient": ("irkit.passes.autodiff.simplify", "SimplifyGradient"),
     "lower-ad": ("irkit.passes.autodiff.lower", "LowerAd"),
 }

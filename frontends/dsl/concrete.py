@@ -28,7 +28,7 @@ def evaluate(x: Any) -> np.ndarray:
     """The value of a symbol on the numpy backend; it is computed once, and remembered as long as the symbol lives.
 
     Args:
-        x: a symbol, or whatever converts to one.
+        x: a symbol, or whatever converts to one; or an array of complex numbers, which is two.
 
     Returns:
         A read-only array.
@@ -37,6 +37,8 @@ def evaluate(x: Any) -> np.ndarray:
         SymbolError: if it depends on a placeholder, an argument of a trace, a variable, or random numbers.
         ExecutionError: if an op fails.
     """
+    if len(getattr(x, "parts", ())) > 1:
+        return x.evaluated()
     symbol = convert(x)
     if not is_concrete(symbol):
         raise failure(

@@ -155,10 +155,16 @@ def _cone_without(nodes: Sequence[Node], stops: set[Node]) -> list[Node]:
 def named_outputs(outputs: Any) -> dict[str, symbols.Symbol | symbols.Effect]:
     """The outputs of a module by name: a dict's keys; else names of placeholders and constants, or ``out0``..."""
     if isinstance(outputs, Mapping):
-        return {str(k): v if isinstance(v, symbols.Effect) else convert(v) for k, v in outputs.items()}
+        return {str(k): _output(v) for k, v in outputs.items()}
     listed = list(outputs) if isinstance(outputs, list | tuple) else [outputs]
-    values = [v if isinstance(v, symbols.Effect) else convert(v) for v in listed]
-    return {"out" if len(values) == 1 else f"out{i}": v for i, v in enumerate(values)}
+    return {"out" if len(listed) == 1 else f"out{i}": _output(v) for i, v in enumerate(listed)}
+
+
+def _output(value: Any) -> symbols.Symbol | symbols.Effect:
+    """The symbol of an output; of complex numbers, that of their pairs of parts."""
+    if isinstance(value, symbols.Effect):
+        return value
+    return value.__irkit_output__() if hasattr(value, "__irkit_output__") else convert(value)
 
 
 def to_module(outputs: Any, inputs: Sequence[symbols.Symbol] | None = None, name: str = "graph") -> Module:

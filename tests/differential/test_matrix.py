@@ -15,7 +15,7 @@ import pytest
 import irkit as ik
 from irkit.errors import IrkitError
 from irkit.passes.pipeline import LEVELS
-from irkit.passes.registry import pass_names
+from irkit.passes.registry import find_pass, pass_names
 from irkit.verify import compare, difference_of, random_feeds
 from tests.differential.graphs import GRAPHS, NUMPY_ONLY, make
 
@@ -32,7 +32,8 @@ FRONTENDS: dict[str, Callable[[ik.Module], ik.Module]] = {
     "onnx-as-it-came": lambda module: ik.load(module.to_onnx(), upgrade=False),
     "text": lambda module: ik.parse(module.text(constants="inline")),
 }
-PIPELINES = ["", *pass_names(), *LEVELS]
+# What rounds on purpose is held to its own bounds elsewhere.
+PIPELINES = ["", *(name for name in pass_names() if not getattr(find_pass(name)(), "error", 0)), *LEVELS]
 
 
 @cache

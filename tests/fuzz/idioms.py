@@ -171,6 +171,34 @@ def transposes_back(g: Patterned, b: Sketch) -> None:
 
 
 @idiom
+def layouts(g: Patterned, b: Sketch) -> None:
+    """Ops that know axes, between transposes to another layout and back."""
+    x = b.taken(FLOATS, 3, 4, least=1)
+    perm = _perm(g, x.rank)
+    y = b.Transpose(x, perm=perm)
+    for _ in range(g.between(1, 4)):
+        axis = g.between(-x.rank, x.rank - 1)
+        axes = np.array([axis])
+        row = b.shaped(y.value.dtype, y.shape[-1:], known=g.below(2) == 0)
+        kinds: list[Callable[[], Term]] = [
+            lambda y=y: _elementwise(g, b, y),
+            lambda y=y, row=row: b.op(g.pick(("Add", "Mul", "Max")), y, row),
+            lambda y=y, axis=axis: b.Concat(y, y, axis=axis),
+            lambda y=y, axis=axis: b.Softmax(y, axis=axis),
+            lambda y=y, axes=axes: b.op(g.pick(("ReduceMax", "ReduceMean", "ReduceSum")), y, axes),
+            lambda y=y, axes=axes: b.Unsqueeze(b.ReduceMin(y, axes, keepdims=0), axes),
+            lambda y=y, axes=axes: b.Slice(y, np.array([0]), np.array([2]), axes),
+            lambda y=y: b.Pad(y, np.array([g.below(2) for _ in range(2 * y.rank)])),
+            lambda y=y: b.Tile(y, np.array([g.between(1, 2) for _ in range(y.rank)])),
+            lambda y=y, axis=axis: b.Gather(y, np.array([0, 0]), axis=axis),
+            lambda y=y, row=row: b.Where(b.op("Less", y, row), y, row),
+        ]
+        y = g.pick(kinds)()
+    if g.below(4):
+        b.Transpose(y, perm=[perm.index(i) for i in range(x.rank)])
+
+
+@idiom
 def reshapes(g: Patterned, b: Sketch) -> None:
     """In a row: Reshape, Flatten, Squeeze, Unsqueeze; at times back to where they began."""
     x = first = b.taken(ANY, 1, 4)

@@ -17,7 +17,7 @@ from irkit.passes.registry import find_pass
 from .generate import Judge, Seeded, op_names
 from .graph import Graph
 from .idioms import IDIOMS, Patterned, Subject, subject
-from .passes import EVERY, IDLE, SINGLE, Finding, Report, check, signature_difference, sweep
+from .passes import EVERY, IDLE, NARROWING, SINGLE, Finding, Report, check, signature_difference, sweep
 
 FEW = 160
 MANY = 2_000
@@ -52,7 +52,7 @@ def test_passes_keep_what_many_graphs_compute() -> None:
 
 def test_every_pass_is_tried() -> None:
     own = {name for name in pass_names() if find_pass(name).__module__.startswith("irkit.")}
-    assert {*SINGLE, *IDLE} == own
+    assert {*SINGLE, *IDLE, *NARROWING} == own
 
 
 def test_a_seed_gives_one_graph() -> None:

@@ -25,7 +25,7 @@ def ints(*values: int) -> Any:
     return np.array(values, np.int64)
 
 
-def rank_of(x: Symbol, what: str) -> int:
+def rank_of(x: Operand, what: str) -> int:
     """The rank, which has to be known.
 
     Raises:

@@ -26,7 +26,7 @@ from irkit.frontends.dsl.xp import (
     searching,
     statistics,
 )
-from irkit.frontends.dsl.xp.array import Array
+from irkit.frontends.dsl.xp.array import Array, from_pairs, to_pairs
 
 __array_api_version__ = "2024.12"
 _VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
@@ -66,12 +66,14 @@ __all__ = [
     "Array",
     "e",
     "fft",
+    "from_pairs",
     "inf",
     "linalg",
     "nan",
     "namespace",
     "newaxis",
     "pi",
+    "to_pairs",
     *FUNCTIONS,  # pyright: ignore[reportUnsupportedDunderAll]
     *dtypes.DTYPES,  # pyright: ignore[reportUnsupportedDunderAll]
 ]

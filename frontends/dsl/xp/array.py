@@ -1,22 +1,30 @@
-"""The array object: a name for a symbol, which in-place operations change to name another."""
+"""The array object: a name for a symbol, or for the two parts of complex numbers, which operations in place change.
+
+ONNX computes with real numbers only. An array of complex numbers is the symbol of its real parts and that of its
+imaginary parts; at the border of a graph the pair is one tensor with a last axis of size 2.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from xdsl.ir import Attribute
 
-from irkit.errors import InferenceError
-from irkit.frontends.dsl import build, indexing, operators
+from irkit.backends.base import spell
+from irkit.errors import InferenceError, UnsupportedError
+from irkit.frontends.dsl import build, indexing
 from irkit.frontends.dsl.concrete import evaluate, is_concrete, settle
 from irkit.frontends.dsl.errors import SymbolError, failure
 from irkit.frontends.dsl.functions import shape as shapes
+from irkit.frontends.dsl.nodes import ConstantNode
 from irkit.frontends.dsl.symbol import Operand, Symbol
+from irkit.ir.dtypes import BY_NAME, DType
+from irkit.ir.types import dtype_of, intern, tensor
 
-__all__ = ["Array", "Device", "accept", "check_device", "wrap"]
+__all__ = ["Array", "Device", "accept", "as_array", "check_device", "each", "from_pairs", "refused", "to_pairs", "wrap"]
 
 Device = str
 CPU: Device = "cpu"
@@ -34,14 +42,82 @@ def check_device(device: Device | None) -> None:
         raise failure(SymbolError, f"there is no device {device!r}", hint="xp has 'cpu'; dsl.device marks nodes")
 
 
-def accept(x: Any) -> Symbol:
-    """The symbol behind an array, or behind what becomes a constant."""
-    return build.convert(x)
+COMPLEX_OF = {BY_NAME["float32"]: BY_NAME["complex64"], BY_NAME["float64"]: BY_NAME["complex128"]}
+PART_OF = {whole: part for part, whole in COMPLEX_OF.items()}
+"""The dtype of the parts of complex numbers."""
+
+
+def refused(name: str, kind: DType | str) -> UnsupportedError:
+    """What to raise where complex numbers are given to a function of real ones."""
+    return UnsupportedError(
+        f"xp.{name} of {kind}: it is of real numbers",
+        hint="xp.real(z), xp.imag(z) and xp.abs(z) are real",
+    )
+
+
+def accept(x: Any, name: str = "") -> Symbol:
+    """The symbol behind an array of real numbers, or behind what becomes a constant.
+
+    Raises:
+        UnsupportedError: for complex numbers, by the name of the function.
+    """
+    kind = x.dtype if isinstance(x, Array) else None
+    if kind in PART_OF:
+        raise refused(name, kind)  # type: ignore[arg-type]
+    value = build.convert(x)
+    if value.dtype in PART_OF:
+        raise refused(name, value.dtype)  # type: ignore[arg-type]
+    return value
+
+
+def as_array(x: Any) -> Array:
+    """Anything as an array; complex constants as their parts.
+
+    Raises:
+        UnsupportedError: for a symbol of complex numbers, which ONNX has no op to take apart.
+    """
+    if isinstance(x, Array):
+        return x
+    value = build.convert(x)
+    if value.dtype not in PART_OF:
+        return wrap(value)
+    if isinstance(value.node, ConstantNode):
+        found = value.node.value.array()
+        return Array(*(build.convert(np.array(part, order="C")) for part in (found.real, found.imag)))
+    raise UnsupportedError(
+        f"{value!r}: ONNX has no op that takes complex numbers apart",
+        hint="declare the parts, a tensor of floats with a last axis of size 2, and take xp.from_pairs of it",
+    )
 
 
 def wrap(x: Symbol) -> Array:
     """A symbol as an array; the sizes of a concrete one are always known."""
     return Array(settle(x))
+
+
+def each(function: Callable[..., Symbol], *arrays: Array) -> Array:
+    """What a function of symbols makes of the real parts, and of the imaginary ones if there are."""
+    return Array(*(settle(function(*parts)) for parts in zip(*(x.parts for x in arrays), strict=True)))
+
+
+def from_pairs(x: Any, /) -> Array:
+    """The complex numbers whose real and imaginary parts stand along the last axis, of size 2, of floats.
+
+    Raises:
+        SymbolError: for another last axis or dtype.
+    """
+    value = accept(x, "from_pairs")
+    if value.dtype not in COMPLEX_OF or not value.shape or value.shape[-1] != 2:
+        raise failure(SymbolError, f"xp.from_pairs of {value!r}", hint="float32 or float64 with a last axis of size 2")
+    return Array(*(settle(build.make("Gather", value, np.array(i), axis=-1)) for i in range(2)))
+
+
+def to_pairs(x: Any, /) -> Array:
+    """Real and imaginary parts along a new last axis of size 2: a real array; also what a graph gives as its output."""
+    value = as_array(x)
+    if len(value.parts) == 1:
+        raise failure(SymbolError, f"xp.to_pairs of {value!r}, which is not complex", hint="xp.astype makes it so")
+    return wrap(shapes.stack(value.parts, -1))
 
 
 class IndexingError(InferenceError, IndexError):
@@ -55,28 +131,69 @@ class Array(Operand):
     stays as it was.
     """
 
-    __slots__ = ("_symbol",)
+    __slots__ = ("parts",)
     __hash__ = object.__hash__
 
-    def __init__(self, symbol: Symbol) -> None:
-        self._symbol = symbol
+    parts: tuple[Symbol, ...]
+    """The symbol that it names now; of complex numbers, those of the real and the imaginary parts."""
+
+    if TYPE_CHECKING:
+        # They are set below; those of all operands give symbols.
+        __add__: Any
+        __radd__: Any
+        __sub__: Any
+        __rsub__: Any
+        __mul__: Any
+        __rmul__: Any
+        __truediv__: Any
+        __rtruediv__: Any
+        __pow__: Any
+        __rpow__: Any
+        __matmul__: Any
+        __rmatmul__: Any
+        __neg__: Any
+        __eq__: Any
+        __ne__: Any
+        __lt__: Any
+        __le__: Any
+        __gt__: Any
+        __ge__: Any
+
+    def __init__(self, *parts: Symbol) -> None:
+        self.parts = parts
 
     # What it is
 
     @property
     def value(self) -> Symbol:
-        """The symbol that it names now."""
-        return self._symbol
+        """The symbol that it names now.
+
+        Raises:
+            UnsupportedError: for complex numbers, which are two.
+        """
+        if len(self.parts) > 1:
+            raise UnsupportedError(
+                f"{self!r} is two symbols, its real and imaginary parts; here one is needed",
+                hint="functions of xp take it; xp.real, xp.imag and xp.to_pairs make real arrays of it",
+            )
+        return self.parts[0]  # pyright: ignore[reportGeneralTypeIssues]
+
+    def __irkit_output__(self) -> Symbol:
+        """What a graph gives for it: of complex numbers, real and imaginary parts along a last axis."""
+        return to_pairs(self).value if len(self.parts) > 1 else self.value
 
     @property
     def node(self) -> Any:
-        """The node of the symbol."""
-        return self._symbol.node
+        """The node of the symbol; of complex numbers, that of the real parts."""
+        return self.parts[0].node
 
     @property
     def type(self) -> Attribute:  # type: ignore[override]
         """The value's type."""
-        return self._symbol.type
+        found = self.parts[0].type
+        if len(self.parts) == 1:
+            return found
+        return intern(tensor(COMPLEX_OF[dtype_of(found)], self.parts[0].shape))  # type: ignore[index]
 
     @property
     def device(self) -> Device:
@@ -86,7 +203,7 @@ class Array(Operand):
     @property
     def size(self) -> int | None:
         """The number of elements; None where it is unknown."""
-        return shapes.elements(self._symbol)
+        return shapes.elements(self.parts[0])
 
     @property
     def T(self) -> Array:  # type: ignore[override]
@@ -100,7 +217,7 @@ class Array(Operand):
         """The last two axes exchanged."""
         if self.ndim is not None and self.ndim < 2:
             raise failure(SymbolError, f"x.mT needs two axes; {self!r}", hint="use xp.expand_dims")
-        return wrap(shapes.matrix_transpose(self._symbol))
+        return each(shapes.matrix_transpose, self)
 
     def to_device(self, device: Device, /, *, stream: Any = None) -> Array:
         """The array itself: there is one device."""
@@ -110,22 +227,31 @@ class Array(Operand):
         return self
 
     def __repr__(self) -> str:
-        if is_concrete(self._symbol):
-            return (
-                f"Array({np.array2string(evaluate(self._symbol), separator=', ', threshold=100)}, dtype={self.dtype})"
-            )
-        return repr(self._symbol).replace("<symbol", "<array")
+        if all(map(is_concrete, self.parts)):
+            return f"Array({np.array2string(self.evaluated(), separator=', ', threshold=100)}, dtype={self.dtype})"
+        name = "" if len(self.parts) > 1 or not self.value.name else f"{self.value.name}: "
+        return f"<array {name}{spell(self.type)}>"
 
     # Values
 
+    def evaluated(self) -> np.ndarray:
+        """The values of a concrete array, read-only."""
+        found = [evaluate(part) for part in self.parts]
+        if len(found) == 1:
+            return found[0]
+        values = np.empty(found[0].shape, self.dtype.numpy)  # type: ignore[union-attr]
+        values.real, values.imag = found
+        values.flags.writeable = False
+        return values
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:  # type: ignore[override]
-        found = evaluate(self._symbol)
+        found = self.evaluated()
         if copy is False and dtype is not None and found.dtype != np.dtype(dtype):
             raise ValueError(f"a {found.dtype} array cannot be one of {dtype} without a copy")
         return np.array(found, dtype, copy=copy)
 
     def _one(self, what: str) -> Any:
-        found = evaluate(self._symbol)
+        found = self.evaluated()
         if found.ndim:
             raise failure(SymbolError, f"{what} of {self!r}, which has axes", hint="index it: x[0]")
         return found[()]
@@ -158,9 +284,10 @@ class Array(Operand):
     def __dlpack__(
         self, /, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
     ) -> Any:
-        # The values of symbols never change: without a copy, only to those who know of read-only memory.
-        found = evaluate(self._symbol)
-        given = found if copy is False else np.array(found)
+        # The values of symbols never change: only those who know of read-only memory share it.
+        knows = max_version is not None and tuple(max_version) >= (1, 0)
+        found = self.evaluated()
+        given = found if copy is False and knows else np.array(found)
         return given.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device)
 
     def __dlpack_device__(self, /) -> tuple[int, int]:
@@ -187,23 +314,25 @@ class Array(Operand):
     # Indexing
 
     def __getitem__(self, key: Any, /) -> Array:  # type: ignore[override]
-        x, index = _masked(self._symbol, key)
         try:
-            return wrap(indexing.get_item(x, index))
+            return each(lambda part: indexing.get_item(*_masked(part, key)), self)
         except InferenceError as error:
             raise IndexingError(error.message, op=error.op, where=error.where, hint=error.hint) from None
 
     def __setitem__(self, key: Any, value: Any, /) -> None:  # type: ignore[override]
-        from irkit.frontends.dsl.xp.dtypes import result_type
+        from irkit.frontends.dsl.xp.dtypes import result_type, to
 
-        given = value if type(value) in _NUMBERS else accept(value)
+        given = value if type(value) in _NUMBERS else as_array(value)
         kind = self.dtype
         if kind is None or result_type(self, given) is not kind:
             raise failure(SymbolError, f"{value!r} does not fit into {self!r}", hint="xp.astype casts it")
-        filler = build.number(given, kind) if type(given) in _NUMBERS else operators.cast(given, kind)  # type: ignore[arg-type]
-        x, index = _masked(self._symbol, key)
-        made = indexing.set_item(x, index, filler)
-        self._symbol = settle(made if x is self._symbol else shapes.squeeze(made, 0))
+
+        def changed(part: Symbol, filler: Symbol) -> Symbol:
+            x, index = _masked(part, key)
+            made = indexing.set_item(x, index, filler)
+            return made if x is part else shapes.squeeze(made, 0)
+
+        self.parts = each(changed, self, to(given, kind)).parts  # pyright: ignore[reportArgumentType]
 
     def _become(self, result: Any) -> Array:
         """Names another symbol from now on, which has to be of the same dtype and shape."""
@@ -215,7 +344,7 @@ class Array(Operand):
                 f"in place, {self!r} cannot become {result!r}",
                 hint="an operation in place keeps dtype and shape; write x = x + y",
             )
-        self._symbol = result.value
+        self.parts = result.parts
         return self
 
 
@@ -284,6 +413,7 @@ _COMPARISONS = {
 }
 _OF_NUMPY = {
     "absolute": "abs",
+    "conjugate": "conj",
     "invert": "bitwise_invert",
     "left_shift": "bitwise_left_shift",
     "power": "pow",

@@ -10,9 +10,9 @@ from irkit.frontends.dsl import build
 from irkit.frontends.dsl.errors import SymbolError, failure
 from irkit.frontends.dsl.functions import create
 from irkit.frontends.dsl.functions import shape as shapes
-from irkit.frontends.dsl.symbol import Operand, Symbol
-from irkit.frontends.dsl.xp.array import Array, Device, accept, check_device, wrap
-from irkit.frontends.dsl.xp.dtypes import DEFAULTS, as_dtype, cast, promoted
+from irkit.frontends.dsl.symbol import Operand
+from irkit.frontends.dsl.xp.array import Array, Device, accept, as_array, check_device, each, wrap
+from irkit.frontends.dsl.xp.dtypes import DEFAULTS, as_dtype, of_parts, promoted, promoted_arrays, to
 from irkit.ir.dtypes import DType
 
 __all__ = [
@@ -48,16 +48,16 @@ def asarray(
     check_device(device)
     kind = None if dtype is None else as_dtype(dtype)
     if isinstance(obj, Operand):
-        value = accept(obj)
+        value = as_array(obj)
         if kind is not None and value.dtype is not kind:
             _no_copy(copy, obj)
-            return wrap(cast(value, kind))
-        return obj if isinstance(obj, Array) and not copy else wrap(value)
+            return to(value, kind)
+        return value if not copy else Array(*value.parts)
     _no_copy(copy, obj)
     if isinstance(obj, list | tuple) and any(isinstance(v, Operand) for v in _leaves(obj)):
         made = _stacked(obj)
-        return wrap(made if kind is None else cast(made, kind))
-    return wrap(build.convert(_constant(obj, kind)))
+        return made if kind is None else to(made, kind)
+    return as_array(_constant(obj, kind))
 
 
 def _no_copy(copy: bool | None, obj: Any) -> None:
@@ -80,20 +80,19 @@ def _leaves(value: Any) -> list[Any]:
     return [leaf for item in value for leaf in _leaves(item)] if isinstance(value, list | tuple) else [value]
 
 
-def _stacked(value: Any) -> Symbol:
+def _stacked(value: Any) -> Array:
     if isinstance(value, list | tuple):
-        parts = promoted(*map(_stacked, value))
-        return shapes.stack(parts)
-    return accept(value)
+        return each(lambda *parts: shapes.stack(parts), *promoted_arrays(*map(_stacked, value)))
+    return as_array(value)
 
 
 def from_dlpack(x: Any, /, *, device: Device | None = None, copy: bool | None = None) -> Array:
     """The array of another library, as a constant: its values are copied, since those of symbols never change."""
     check_device(device)
     if isinstance(x, Operand):
-        return wrap(accept(x))
+        return Array(*as_array(x).parts)
     _no_copy(copy, x)
-    return wrap(build.convert(np.array(np.from_dlpack(x))))
+    return as_array(np.array(np.from_dlpack(x)))
 
 
 def _shape(shape: Any) -> Any:
@@ -103,12 +102,10 @@ def _shape(shape: Any) -> Any:
 def full(shape: Any, fill_value: Any, *, dtype: DType | None = None, device: Device | None = None) -> Array:
     """One value everywhere. Sizes may be arrays of no axes."""
     check_device(device)
-    kind = as_dtype(dtype) if dtype is not None else None
-    if isinstance(fill_value, Operand):
-        filler = accept(fill_value) if kind is None else cast(accept(fill_value), kind)
-    else:
-        filler = build.number(fill_value, kind or DEFAULTS[type(fill_value)])
-    return wrap(create.full(_shape(shape), filler))
+    given = as_array(fill_value) if isinstance(fill_value, Operand) else fill_value
+    kind = DEFAULTS.get(type(given)) if dtype is None else as_dtype(dtype)
+    filler = given if kind is None else to(given, kind)
+    return each(lambda part: create.full(_shape(shape), part), filler)
 
 
 def zeros(shape: Any, *, dtype: DType | None = None, device: Device | None = None) -> Array:
@@ -129,10 +126,10 @@ def empty(shape: Any, *, dtype: DType | None = None, device: Device | None = Non
 def full_like(x: Array, /, fill_value: Any, *, dtype: DType | None = None, device: Device | None = None) -> Array:
     """One value everywhere, of the shape and, by default, the dtype of another array."""
     check_device(device)
-    value = accept(x)
-    kind = value.dtype if dtype is None else as_dtype(dtype)
-    filler = accept(fill_value) if isinstance(fill_value, Operand) else build.number(fill_value, kind)
-    return wrap(create.full_like(value, filler))
+    value = as_array(x)
+    kind: Any = value.dtype if dtype is None else as_dtype(dtype)
+    filler = to(as_array(fill_value) if isinstance(fill_value, Operand) else fill_value, kind)
+    return each(lambda part: create.full_like(value.parts[0], part), filler)
 
 
 def zeros_like(x: Array, /, *, dtype: DType | None = None, device: Device | None = None) -> Array:
@@ -161,7 +158,7 @@ def eye(
 ) -> Array:
     """Ones on the k-th diagonal."""
     check_device(device)
-    return wrap(create.eye(n_rows, n_cols, k, dtype or DEFAULTS[float]))
+    return as_array(np.eye(n_rows, n_cols, k, as_dtype(dtype or DEFAULTS[float]).numpy))
 
 
 def arange(
@@ -172,7 +169,7 @@ def arange(
     if stop is None:
         start, stop = 0, start
     if any(isinstance(v, Operand) for v in (start, stop, step)):
-        bounds = promoted(start, stop, step)
+        bounds = promoted("arange", start, stop, step)
         return wrap(create.arange(*bounds, dtype=None if dtype is None else as_dtype(dtype)))
     is_float = any(isinstance(v, float) for v in (start, stop, step))
     kind = as_dtype(dtype) if dtype is not None else DEFAULTS[float if is_float else int]
@@ -194,7 +191,7 @@ def linspace(
     kind = (
         as_dtype(dtype) if dtype is not None else DEFAULTS[complex if complex in (type(start), type(stop)) else float]
     )
-    return wrap(build.convert(np.linspace(start, stop, num, endpoint=endpoint, dtype=kind.numpy)))
+    return as_array(np.linspace(start, stop, num, endpoint=endpoint, dtype=kind.numpy))
 
 
 def meshgrid(*arrays: Array, indexing: Literal["xy", "ij"] = "xy") -> list[Array]:
@@ -205,7 +202,7 @@ def meshgrid(*arrays: Array, indexing: Literal["xy", "ij"] = "xy") -> list[Array
     """
     from irkit.frontends.dsl.xp.manipulation import broadcast_arrays
 
-    values = [accept(x) for x in arrays]
+    values = [as_array(x) for x in arrays]
     if indexing not in ("xy", "ij") or any(v.ndim not in (0, 1) for v in values):
         raise failure(
             SymbolError, f"meshgrid of {values} with indexing {indexing!r}", hint="arrays of one axis, 'xy' or 'ij'"
@@ -214,15 +211,18 @@ def meshgrid(*arrays: Array, indexing: Literal["xy", "ij"] = "xy") -> list[Array
     order = list(range(count))
     if indexing == "xy" and count > 1:
         order[:2] = [1, 0]
-    spread = [shapes.reshape(v, [-1 if axis == order[i] else 1 for axis in range(count)]) for i, v in enumerate(values)]
-    return broadcast_arrays(*map(wrap, spread))
+    ways = [[-1 if axis == order[i] else 1 for axis in range(count)] for i in range(count)]
+    spread = [each(lambda part, way=way: shapes.reshape(part, way), v) for v, way in zip(values, ways, strict=True)]
+    return broadcast_arrays(*spread)
 
 
+@of_parts("x")
 def tril(x: Array, /, *, k: int = 0) -> Array:
     """Zeros above the k-th diagonal."""
     return wrap(shapes.tril(accept(x), k))
 
 
+@of_parts("x")
 def triu(x: Array, /, *, k: int = 0) -> Array:
     """Zeros below the k-th diagonal."""
     return wrap(shapes.triu(accept(x), k))

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, wraps
 from typing import Any
 
 import numpy as np
 
-from irkit.errors import UnsupportedError
 from irkit.frontends.dsl import operators
 from irkit.frontends.dsl.build import number
 from irkit.frontends.dsl.errors import SymbolError, failure
+from irkit.frontends.dsl.functions.create import zeros_like
 from irkit.frontends.dsl.symbol import Operand, Symbol
-from irkit.frontends.dsl.xp.array import Array, Device, accept, check_device, wrap
+from irkit.frontends.dsl.xp.array import PART_OF, Array, Device, accept, as_array, check_device, wrap
 from irkit.ir.dtypes import BY_NAME, DType
 
 __all__ = [
@@ -22,13 +24,14 @@ __all__ = [
     "as_dtype",
     "astype",
     "can_cast",
-    "cast",
     "finfo",
     "iinfo",
     "isdtype",
+    "of_parts",
     "promoted",
-    "refuse_complex",
+    "promoted_arrays",
     "result_type",
+    "to",
 ]
 
 DTYPES: dict[str, DType] = {
@@ -106,44 +109,92 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
     return found
 
 
-def promoted(*values: Any) -> list[Symbol]:
-    """Operands of one dtype: that of ``result_type``."""
-    operands: list[Any] = [x if type(x) in _NUMBER_RANK else accept(x) for x in values]
+def promoted_arrays(*values: Any) -> list[Array]:
+    """Arrays of one dtype: that of ``result_type``."""
+    operands: list[Any] = [x if type(x) in _NUMBER_RANK else as_array(x) for x in values]
     kind = result_type(*operands)
-    return [number(x, kind) if type(x) in _NUMBER_RANK else operators.cast(x, kind) for x in operands]
+    return [to(x, kind) for x in operands]
 
 
-def refuse_complex(name: str, *values: Symbol) -> None:
-    """Refuses complex numbers.
+def promoted(name: str, *values: Any) -> list[Symbol]:
+    """Operands of one dtype, for the function of real numbers of this name."""
+    return [accept(x, name) for x in promoted_arrays(*values)]
+
+
+def to(x: Any, kind: DType) -> Array:
+    """An array or a Python number in a dtype.
 
     Raises:
-        UnsupportedError: for them; ONNX has no op that computes with them.
+        UnsupportedError: from complex numbers to real ones, as the standard asks.
     """
-    for value in values:
-        if value.dtype is not None and value.dtype.kind == "complex":
-            raise UnsupportedError(
-                f"xp.{name} of {value.dtype}: ONNX has no arithmetic of complex numbers",
-                hint="keep real and imaginary parts as two arrays",
-            )
+    part = PART_OF.get(kind)
+    if type(x) in _NUMBER_RANK:
+        # A complex number is refused by any other dtype in the words of `number`.
+        return Array(number(x, kind)) if part is None else Array(number(x.real, part), number(x.imag, part))
+    if x.dtype is kind:
+        return x
+    if part is None:
+        return wrap(operators.cast(accept(x, f"astype to {kind}"), kind))
+    real, *imaginary = (operators.cast(value, part) for value in x.parts)
+    return Array(real, *(imaginary or [zeros_like(real)]))
 
 
-def cast(x: Symbol, kind: DType) -> Symbol:
-    """The values in another dtype; complex numbers are neither made nor taken apart."""
-    if x.dtype is not kind and "complex" in (kind.kind, x.dtype.kind if x.dtype else ""):
-        raise UnsupportedError(
-            f"xp.astype from {x.dtype} to {kind}: ONNX has no op that makes or takes apart complex numbers",
-            hint="keep real and imaginary parts as two arrays",
-        )
-    return operators.cast(x, kind)
+def of_parts(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorates a function that moves elements about or sums them: of complex arrays it is that of their parts.
+
+    Args:
+        names: the parameters that stand for elements: arrays, numbers, or sequences of them.
+    """
+
+    def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
+        signature = inspect.signature(function)
+
+        @wraps(function)
+        def public(*args: Any, **options: Any) -> Any:
+            if not any(map(_is_complex, (*args, *options.values()))):
+                return function(*args, **options)
+            bound = signature.bind(*args, **options)
+            given = {name: bound.arguments[name] for name in names if bound.arguments.get(name) is not None}
+            flat = promoted_arrays(*(x for v in given.values() for x in (v if isinstance(v, list | tuple) else [v])))
+            made: list[Any] = []
+            for side in range(2):
+                parts = iter([Array(x.parts[side]) for x in flat])
+                for name, v in given.items():
+                    bound.arguments[name] = [next(parts) for _ in v] if isinstance(v, list | tuple) else next(parts)
+                made.append(function(*bound.args, **bound.kwargs))
+            return _joined(*made)
+
+        return public
+
+    return decorated
+
+
+def _is_complex(x: Any) -> bool:
+    if isinstance(x, list | tuple):
+        return any(map(_is_complex, x))
+    if isinstance(x, np.ndarray | np.generic):
+        return x.dtype.kind == "c"
+    return type(x) is complex or (isinstance(x, Array) and len(x.parts) > 1)
+
+
+def _joined(real: Any, imaginary: Any) -> Any:
+    """Complex arrays of the results for their parts."""
+    if isinstance(real, Array):
+        return Array(*real.parts, *imaginary.parts)
+    return type(real)(map(_joined, real, imaginary))
 
 
 def astype(x: Array, dtype: DType, /, *, copy: bool = True, device: Device | None = None) -> Array:
-    """The values in another dtype."""
+    """The values in another dtype; complex numbers become no real ones.
+
+    Raises:
+        UnsupportedError: from a complex dtype to another kind.
+    """
     check_device(device)
-    value, kind = accept(x), as_dtype(dtype)
+    value, kind = as_array(x), as_dtype(dtype)
     if value.dtype is kind and not copy:
         return x
-    return wrap(cast(value, kind))
+    return Array(*to(value, kind).parts)
 
 
 def can_cast(from_: DType | Array, to: DType, /) -> bool:

@@ -1,240 +1,64 @@
-"""Elementwise functions. Where ONNX has no op, or one of another meaning, they are written out in others, once."""
+"""Elementwise functions: of operands promoted to one dtype, as tables tell for real and for complex numbers."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from irkit.errors import UnsupportedError
 from irkit.frontends.dsl import operators
-from irkit.frontends.dsl.build import make, number
+from irkit.frontends.dsl.build import make
 from irkit.frontends.dsl.errors import SymbolError, failure
-from irkit.frontends.dsl.functions import elementwise as functions
 from irkit.frontends.dsl.symbol import Symbol
-from irkit.frontends.dsl.xp.array import Array, accept, wrap
-from irkit.frontends.dsl.xp.dtypes import DEFAULTS, promoted, refuse_complex
-from irkit.ir.dtypes import BY_NAME
+from irkit.frontends.dsl.xp import complexes, reals
+from irkit.frontends.dsl.xp.array import Array, accept, as_array, refused, wrap
+from irkit.frontends.dsl.xp.dtypes import DEFAULTS, promoted, promoted_arrays, to
 
-__all__ = ["FUNCTIONS", "floating"]
+__all__ = ["FUNCTIONS", "floating", "floating_array", "truth"]
 
-INT64 = BY_NAME["int64"]
-_PUBLIC = dict[str, Callable[..., Array]]
+
+def floating_array(x: Any) -> Array:
+    """The operand of a function of floating-point numbers, real or complex; integers become the default dtype."""
+    value = as_array(x)
+    return value if value.dtype is None or value.dtype.kind in ("float", "complex") else to(value, DEFAULTS[float])
 
 
 def floating(name: str, x: Any) -> Symbol:
-    """The operand of a function of floating-point numbers; integers become the default dtype."""
-    value = accept(x)
-    refuse_complex(name, value)
-    if value.dtype is not None and value.dtype.kind != "float":
-        return operators.cast(value, DEFAULTS[float])
-    return value
+    """The same of real numbers."""
+    return accept(floating_array(x), name)
 
 
-def _expm1(x: Symbol) -> Symbol:
-    # The formula for small x multiplies infinity by zero for great ones.
-    near = operators.less(operators.absolute(x), 1.0)
-    return functions.where(near, functions.expm1(x), operators.subtract(make("Exp", x), 1.0))
+def _of_one(name: str, real: Callable[[Symbol], Symbol], floats: bool) -> Callable[..., Array]:
+    of_parts = complexes.OF_ONE.get(name)
 
-
-def _rounded(op: str) -> Callable[[Symbol], Symbol]:
-    return lambda x: make(op, x) if x.dtype is not None and x.dtype.kind == "float" else x
-
-
-def _square(x: Symbol) -> Symbol:
-    return make("Mul", x, x)
-
-
-def _signbit(x: Symbol) -> Symbol:
-    if x.dtype is None or x.dtype.kind != "float":
-        return operators.less(x, 0)
-    # Of a zero, the sign of its reciprocal; a NaN's sign is only in its bits, which not all runtimes look at.
-    zero = operators.equal(x, 0)
-    return operators.less(functions.where(zero, make("Reciprocal", x), x), 0)
-
-
-OF_FLOATS: dict[str, Callable[[Symbol], Symbol]] = {
-    "acos": functions.FUNCTIONS["arccos"],
-    "acosh": functions.FUNCTIONS["arccosh"],
-    "asin": functions.FUNCTIONS["arcsin"],
-    "asinh": functions.FUNCTIONS["arcsinh"],
-    "atan": functions.FUNCTIONS["arctan"],
-    "atanh": functions.FUNCTIONS["arctanh"],
-    "cos": functions.FUNCTIONS["cos"],
-    "cosh": functions.FUNCTIONS["cosh"],
-    "exp": functions.FUNCTIONS["exp"],
-    "expm1": _expm1,
-    "log": functions.FUNCTIONS["log"],
-    "log10": functions.log10,
-    "log1p": functions.log1p,
-    "log2": functions.log2,
-    "reciprocal": functions.FUNCTIONS["reciprocal"],
-    "sin": functions.FUNCTIONS["sin"],
-    "sinh": functions.FUNCTIONS["sinh"],
-    "sqrt": functions.FUNCTIONS["sqrt"],
-    "tan": functions.FUNCTIONS["tan"],
-    "tanh": functions.FUNCTIONS["tanh"],
-}
-"""Name -> what it is of a symbol of floating-point numbers."""
-
-OF_NUMBERS: dict[str, Callable[[Symbol], Symbol]] = {
-    "abs": operators.absolute,
-    "bitwise_invert": operators.invert,
-    "ceil": _rounded("Ceil"),
-    "conj": lambda x: x,
-    "floor": _rounded("Floor"),
-    "isfinite": functions.isfinite,
-    "isinf": functions.FUNCTIONS["isinf"],
-    "isnan": functions.FUNCTIONS["isnan"],
-    "logical_not": operators.logical_not,
-    "negative": operators.negative,
-    "positive": operators.positive,
-    "real": lambda x: x,
-    "round": _rounded("Round"),
-    "sign": functions.FUNCTIONS["sign"],
-    "signbit": _signbit,
-    "square": _square,
-    "trunc": functions.trunc,
-}
-"""Name -> what it is of a symbol of any real dtype."""
-
-
-def _atan2(y: Symbol, x: Symbol) -> Symbol:
-    up, along = operators.absolute(y), operators.absolute(x)
-    equal = operators.equal(up, along)
-    # Equal sizes, 0 and infinity among them, have no quotient; of zeros it is to be 0, else 1.
-    same = functions.where(operators.equal(up, 0), up, operators.cast(equal, _kind(x)))
-    angle = make("Atan", functions.where(equal, same, make("Div", up, along)))
-    angle = functions.where(_signbit(x), operators.subtract(math.pi, angle), angle)
-    return _copysign(angle, y)
-
-
-def _kind(x: Symbol) -> Any:
-    return x.dtype
-
-
-def _copysign(x: Symbol, sign: Symbol) -> Symbol:
-    size = operators.absolute(x)
-    return functions.where(_signbit(sign), make("Neg", size), size)
-
-
-def _hypot(a: Symbol, b: Symbol) -> Symbol:
-    a, b = operators.absolute(a), operators.absolute(b)
-    great, small = make("Max", a, b), make("Min", a, b)
-    flat = operators.logical_or(operators.equal(great, 0), make("IsInf", great))
-    quotient = make("Div", small, functions.where(flat, 1.0, great))
-    scaled = make("Mul", great, make("Sqrt", operators.add(make("Mul", quotient, quotient), 1.0)))
-    size = functions.where(flat, great, scaled)
-    return functions.where(operators.logical_or(make("IsInf", a), make("IsInf", b)), math.inf, size)
-
-
-def _logaddexp(a: Symbol, b: Symbol) -> Symbol:
-    great = make("Max", a, b)
-    distance = functions.where(operators.equal(a, b), 0.0, operators.absolute(make("Sub", a, b)))
-    return make("Add", great, functions.log1p(make("Exp", make("Neg", distance))))
-
-
-def _nextafter(x: Symbol, y: Symbol) -> Symbol:
-    """The next float by its bits: as signed integers they are ordered like the floats of their sign."""
-    kind = _kind(x)
-    bits = BY_NAME[f"int{kind.bits}"]
-    as_bits = make("BitCast", x, to=bits.code)
-    away = operators.equal(operators.less(x, y), operators.greater(x, 0))
-    step = functions.where(away, number(1, bits), number(-1, bits))
-    moved = make("BitCast", make("Add", as_bits, step), to=kind.code)
-    least = number(float(np.finfo(kind.numpy).smallest_subnormal), kind)
-    from_zero = functions.where(operators.less(y, 0), make("Neg", least), least)
-    moved = functions.where(operators.equal(x, 0), from_zero, moved)
-    moved = functions.where(operators.equal(x, y), y, moved)
-    unordered = operators.logical_or(make("IsNaN", x), make("IsNaN", y))
-    return functions.where(unordered, make("Add", x, y), moved)
-
-
-def _floor_divide(a: Symbol, b: Symbol) -> Symbol:
-    if not _kind(a).is_float:
-        return operators.floor_divide(a, b)
-    quotient = make("Div", a, b)
-    exact = operators.floor_divide(a, b)
-    exact = functions.where(operators.equal(exact, 0), 0.0, exact)
-    # With zeros and infinities the standard asks for the plain quotient, where NumPy has NaN.
-    plain = operators.logical_or(make("IsInf", a), make("IsInf", b))
-    plain = operators.logical_or(plain, operators.logical_or(operators.equal(a, 0), operators.equal(b, 0)))
-    return functions.where(plain, quotient, exact)
-
-
-def _remainder(a: Symbol, b: Symbol) -> Symbol:
-    rest = operators.remainder(a, b)
-    if not _kind(a).is_float:
-        return rest
-    # A zero has the sign of the divisor, as all remainders have.
-    return functions.where(operators.equal(rest, 0), _copysign(rest, b), rest)
-
-
-def _power(a: Symbol, b: Symbol) -> Symbol:
-    kind = _kind(a)
-    if kind.is_float or kind.name in ("int32", "int64"):
-        return make("Pow", a, b)
-    # Pow takes bases of 32 and 64 bits only; modulo the range of the dtype the result is the same.
-    return operators.cast(make("Pow", operators.cast(a, INT64), operators.cast(b, INT64)), kind)
-
-
-FLOATS_OF_TWO: dict[str, Callable[[Symbol, Symbol], Symbol]] = {
-    "atan2": _atan2,
-    "copysign": _copysign,
-    "divide": operators.divide,
-    "hypot": _hypot,
-    "logaddexp": _logaddexp,
-    "nextafter": _nextafter,
-}
-"""Name -> what it is of two symbols of one floating-point dtype."""
-
-OF_TWO: dict[str, Callable[[Symbol, Symbol], Symbol]] = {
-    "add": operators.add,
-    "bitwise_and": operators.bitwise_and,
-    "bitwise_left_shift": operators.left_shift,
-    "bitwise_or": operators.bitwise_or,
-    "bitwise_right_shift": operators.right_shift,
-    "bitwise_xor": operators.bitwise_xor,
-    "equal": operators.equal,
-    "floor_divide": _floor_divide,
-    "greater": operators.greater,
-    "greater_equal": operators.greater_equal,
-    "less": operators.less,
-    "less_equal": operators.less_equal,
-    "logical_and": operators.logical_and,
-    "logical_or": operators.logical_or,
-    "logical_xor": operators.logical_xor,
-    "maximum": operators.maximum,
-    "minimum": operators.minimum,
-    "multiply": operators.multiply,
-    "not_equal": operators.not_equal,
-    "pow": _power,
-    "remainder": _remainder,
-    "subtract": operators.subtract,
-}
-"""Name -> what it is of two symbols of one dtype."""
-
-
-def _of_one(name: str, function: Callable[[Symbol], Symbol], floats: bool) -> Callable[..., Array]:
     def public(x: Array, /) -> Array:
-        value = floating(name, x) if floats else accept(x)
-        refuse_complex(name, value)
-        return wrap(function(value))
+        value = floating_array(x) if floats else as_array(x)
+        if len(value.parts) == 1:
+            return wrap(real(value.parts[0]))
+        return _made(name, of_parts, *value.parts)
 
-    return _named(name, public, "floating-point numbers" if floats else "real numbers")
+    return _named(name, public, "floating-point numbers" if floats else "numbers")
 
 
-def _of_two(name: str, function: Callable[[Symbol, Symbol], Symbol], floats: bool) -> Callable[..., Array]:
+def _of_two(name: str, real: Callable[[Symbol, Symbol], Symbol], floats: bool) -> Callable[..., Array]:
+    of_parts = complexes.OF_TWO.get(name)
+
     def public(x1: Any, x2: Any, /) -> Array:
-        a, b = promoted(x1, x2)
+        a, b = promoted_arrays(x1, x2)
         if floats:
-            a, b = floating(name, a), floating(name, b)
-        refuse_complex(name, a)
-        return wrap(function(a, b))
+            a, b = floating_array(a), floating_array(b)
+        if len(a.parts) == 1:
+            return wrap(real(a.parts[0], b.parts[0]))
+        return _made(name, of_parts, a.parts, b.parts)
 
     return _named(name, public, "two operands, promoted to one dtype and broadcast")
+
+
+def _made(name: str, function: Callable[..., Any] | None, *operands: Any) -> Array:
+    """The array of what a function gives for parts of complex numbers: a symbol, or real and imaginary parts."""
+    if function is None:
+        raise refused(name, "complex numbers")
+    made = function(*operands)
+    return wrap(made) if isinstance(made, Symbol) else Array(*(wrap(part).value for part in made))
 
 
 def _named(name: str, function: Callable[..., Array], of: str) -> Callable[..., Array]:
@@ -243,24 +67,12 @@ def _named(name: str, function: Callable[..., Array], of: str) -> Callable[..., 
     return function
 
 
-FUNCTIONS: _PUBLIC = {
-    **{name: _of_one(name, function, True) for name, function in OF_FLOATS.items()},
-    **{name: _of_one(name, function, False) for name, function in OF_NUMBERS.items()},
-    **{name: _of_two(name, function, True) for name, function in FLOATS_OF_TWO.items()},
-    **{name: _of_two(name, function, False) for name, function in OF_TWO.items()},
+FUNCTIONS: dict[str, Callable[..., Array]] = {
+    **{name: _of_one(name, function, True) for name, function in reals.OF_FLOATS.items()},
+    **{name: _of_one(name, function, False) for name, function in reals.OF_NUMBERS.items()},
+    **{name: _of_two(name, function, True) for name, function in reals.FLOATS_OF_TWO.items()},
+    **{name: _of_two(name, function, False) for name, function in reals.OF_TWO.items()},
 }
-
-
-def imag(x: Array, /) -> Array:
-    """Refused: ONNX has no op that takes complex numbers apart.
-
-    Raises:
-        UnsupportedError: always.
-    """
-    raise UnsupportedError(
-        f"xp.imag of {accept(x).dtype}: ONNX has no op that takes complex numbers apart",
-        hint="keep real and imaginary parts as two arrays",
-    )
 
 
 def clip(x: Array, /, min: Any = None, max: Any = None) -> Array:
@@ -269,15 +81,21 @@ def clip(x: Array, /, min: Any = None, max: Any = None) -> Array:
     Raises:
         SymbolError: if a bound is of a greater kind than x.
     """
-    value = accept(x)
-    refuse_complex("clip", value)
+    value = accept(x, "clip")
     for op, bound in (("Max", min), ("Min", max)):
         if bound is not None:
-            a, b = promoted(value, bound)
+            a, b = promoted("clip", value, bound)
             if a.dtype is None or value.dtype is None or (a.dtype.kind == "float") != (value.dtype.kind == "float"):
                 raise failure(SymbolError, f"xp.clip of {value!r} by {bound!r}", hint="bounds are of the kind of x")
             value = operators.cast(make(op, a, b), accept(x).dtype)  # type: ignore[arg-type]
     return wrap(value)
 
 
-FUNCTIONS |= {"imag": imag, "clip": clip}
+FUNCTIONS["clip"] = clip
+
+
+def truth(x: Any) -> Symbol:
+    """Which elements are not zero."""
+    value = as_array(x)
+    is_bool = value.dtype is not None and value.dtype.kind == "bool"
+    return value.parts[0] if is_bool else accept(FUNCTIONS["not_equal"](value, 0))

@@ -13,8 +13,8 @@ from irkit.frontends.dsl.errors import SymbolError, failure
 from irkit.frontends.dsl.functions import shape as shapes
 from irkit.frontends.dsl.operators import cast
 from irkit.frontends.dsl.symbol import Operand, Symbol
-from irkit.frontends.dsl.xp.array import Array, accept, wrap
-from irkit.frontends.dsl.xp.dtypes import promoted
+from irkit.frontends.dsl.xp.array import Array, accept, as_array, each, wrap
+from irkit.frontends.dsl.xp.dtypes import of_parts, promoted
 
 __all__ = [
     "axes_of",
@@ -39,7 +39,7 @@ __all__ = [
 Axes = int | Sequence[int] | None
 
 
-def axes_of(name: str, x: Symbol, axis: Axes, extra: int = 0) -> list[int]:
+def axes_of(name: str, x: Operand, axis: Axes, extra: int = 0) -> list[int]:
     """The axes as numbers from 0; all of them for None.
 
     Args:
@@ -58,21 +58,25 @@ def axes_of(name: str, x: Symbol, axis: Axes, extra: int = 0) -> list[int]:
 
 def broadcast_arrays(*arrays: Array) -> list[Array]:
     """The arrays, broadcast to one shape."""
-    values = [accept(x) for x in arrays]
+    values = [as_array(x) for x in arrays]
     known = [v.shape for v in values]
     if all(s is not None and all(isinstance(d, int) for d in s) for s in known):
         try:
             target = np.broadcast_shapes(*known)  # type: ignore[arg-type]
         except ValueError:
             raise failure(InferenceError, f"xp.broadcast_arrays: {values} have no common shape") from None
-        return [wrap(v if v.shape == target else shapes.broadcast_to(v, target)) for v in values]
-    for i, value in enumerate(values):
-        for other in arrays[:i] + arrays[i + 1 :]:
-            value = make("Expand", value, make("Shape", accept(other)))
-        values[i] = value
-    return [wrap(v) for v in values]
+        return [v if v.shape == target else each(lambda x: shapes.broadcast_to(x, target), v) for v in values]
+    sizes = [make("Shape", v.parts[0]) for v in values]
+    return [each(lambda x, i=i: _spread(x, sizes[:i] + sizes[i + 1 :]), v) for i, v in enumerate(values)]
 
 
+def _spread(x: Symbol, sizes: Sequence[Symbol]) -> Symbol:
+    for shape in sizes:
+        x = make("Expand", x, shape)
+    return x
+
+
+@of_parts("x")
 def broadcast_to(x: Array, /, shape: Any) -> Array:
     """Repeated along axes of size 1 and new axes in front, to this shape."""
     value = accept(x)
@@ -82,20 +86,23 @@ def broadcast_to(x: Array, /, shape: Any) -> Array:
     return made
 
 
+@of_parts("arrays")
 def concat(arrays: Sequence[Array], /, *, axis: int | None = 0) -> Array:
     """One after the other along an axis; flattened if it is None."""
-    values = promoted(*arrays)
+    values = promoted("concat", *arrays)
     if axis is None:
         values, axis = [shapes.ravel(v) for v in values], 0
     return wrap(shapes.concatenate(values, axes_of("concat", values[0], axis)[0]))
 
 
+@of_parts("arrays")
 def stack(arrays: Sequence[Array], /, *, axis: int = 0) -> Array:
     """One after the other along a new axis."""
-    values = promoted(*arrays)
+    values = promoted("stack", *arrays)
     return wrap(shapes.stack(values, axes_of("stack", values[0], axis, 1)[0]))
 
 
+@of_parts("x")
 def unstack(x: Array, /, *, axis: int = 0) -> tuple[Array, ...]:
     """The slices along an axis, whose size must be known."""
     value = accept(x)
@@ -105,6 +112,7 @@ def unstack(x: Array, /, *, axis: int = 0) -> tuple[Array, ...]:
     return tuple(wrap(part) for part in shapes.unstack(value, at))
 
 
+@of_parts("x")
 def expand_dims(x: Array, /, axis: int | Sequence[int] = 0) -> Array:
     """A new axis of size 1 at this place.
 
@@ -118,6 +126,7 @@ def expand_dims(x: Array, /, axis: int | Sequence[int] = 0) -> Array:
     return wrap(shapes.expand_dims(value, axis))
 
 
+@of_parts("x")
 def squeeze(x: Array, /, axis: int | Sequence[int]) -> Array:
     """Without these axes, which are of size 1.
 
@@ -131,6 +140,7 @@ def squeeze(x: Array, /, axis: int | Sequence[int]) -> Array:
     return wrap(shapes.squeeze(value, axes) if axes else value)
 
 
+@of_parts("x")
 def flip(x: Array, /, *, axis: Axes = None) -> Array:
     """The order along axes reversed; along all by default."""
     value = accept(x)
@@ -138,12 +148,14 @@ def flip(x: Array, /, *, axis: Axes = None) -> Array:
     return wrap(shapes.flip(value, axes) if axes else value)
 
 
+@of_parts("x")
 def permute_dims(x: Array, /, axes: Sequence[int]) -> Array:
     """The axes in another order."""
     value = accept(x)
     return wrap(make("Transpose", value, perm=axes_of("permute_dims", value, tuple(axes))))
 
 
+@of_parts("x")
 def moveaxis(x: Array, source: int | Sequence[int], destination: int | Sequence[int], /) -> Array:
     """Axes moved to other places."""
     value = accept(x)
@@ -154,11 +166,13 @@ def moveaxis(x: Array, source: int | Sequence[int], destination: int | Sequence[
     return wrap(make("Transpose", value, perm=order))
 
 
+@of_parts("x")
 def reshape(x: Array, /, shape: Any, *, copy: bool | None = None) -> Array:
     """The elements in another shape; one size may be -1. Symbols never change, so there is never a need to copy."""
     return wrap(shapes.reshape(accept(x), shape))
 
 
+@of_parts("x")
 def repeat(x: Array, repeats: int | Array, /, *, axis: int | None = None) -> Array:
     """Every element repeated along an axis: as often as the number, or as its own number, tells."""
     value = accept(x)
@@ -185,6 +199,7 @@ def _repeat_each(value: Symbol, counts: Symbol, axis: int) -> Symbol:
     return make("Gather", value, index, axis=axis)
 
 
+@of_parts("x")
 def roll(x: Array, /, shift: int | Sequence[int], *, axis: Axes = None) -> Array:
     """Moved along axes; what leaves at one end comes in at the other. Without an axis, of the flattened array."""
     value = accept(x)
@@ -202,6 +217,7 @@ def _total(shift: int | Sequence[int]) -> int:
     return shift if isinstance(shift, int) else sum(shift)
 
 
+@of_parts("x")
 def tile(x: Array, repetitions: Sequence[int], /) -> Array:
     """The whole repeated along its axes; the shorter of shape and repetitions has ones in front."""
     value = accept(x)
@@ -212,6 +228,7 @@ def tile(x: Array, repetitions: Sequence[int], /) -> Array:
     return wrap(shapes.tile(value, counts) if counts else value)
 
 
+@of_parts("x")
 def take(x: Array, indices: Array, /, *, axis: int | None = None) -> Array:
     """The slices at these indices along an axis; without one, x has one axis only."""
     value = accept(x)
@@ -220,6 +237,7 @@ def take(x: Array, indices: Array, /, *, axis: int | None = None) -> Array:
     return wrap(make("Gather", value, accept(indices), axis=axes_of("take", value, axis)[0]))
 
 
+@of_parts("x")
 def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Array:
     """Elements at indices of their own along an axis; the other axes are broadcast together."""
     value, index = accept(x), accept(indices)

@@ -10,9 +10,9 @@ from irkit.frontends.dsl.errors import SymbolError, failure
 from irkit.frontends.dsl.functions import elementwise, reduce
 from irkit.frontends.dsl.functions import shape as shapes
 from irkit.frontends.dsl.functions.reduce import reduced
-from irkit.frontends.dsl.symbol import Symbol
-from irkit.frontends.dsl.xp.array import Array, accept, wrap
-from irkit.frontends.dsl.xp.dtypes import promoted, refuse_complex
+from irkit.frontends.dsl.xp.array import Array, accept, as_array, from_pairs, to_pairs, wrap
+from irkit.frontends.dsl.xp.dtypes import of_parts, promoted
+from irkit.frontends.dsl.xp.elementwise import truth
 from irkit.frontends.dsl.xp.manipulation import Axes, axes_of
 
 __all__ = [
@@ -32,8 +32,7 @@ __all__ = [
 
 
 def _extreme(name: str, op: str, x: Any, axis: int | None, keepdims: bool) -> Array:
-    value = accept(x)
-    refuse_complex(name, value)
+    value = accept(x, name)
     if axis is not None:
         return wrap(make(op, value, axis=axes_of(name, value, axis)[0], keepdims=int(keepdims)))
     found = make(op, shapes.ravel(value), axis=0, keepdims=0)
@@ -52,10 +51,7 @@ def argmin(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> A
 
 def count_nonzero(x: Array, /, *, axis: Axes = None, keepdims: bool = False) -> Array:
     """How many elements are not zero (int64)."""
-    value = accept(x)
-    refuse_complex("count_nonzero", value)
-    true = value if value.dtype is not None and value.dtype.kind == "bool" else operators.not_equal(value, 0)
-    return wrap(reduced("ReduceSum", operators.cast(true, shapes.INT64), axis, keepdims))
+    return wrap(reduced("ReduceSum", operators.cast(truth(x), shapes.INT64), axis, keepdims))
 
 
 def nonzero(x: Array, /) -> tuple[Array, ...]:
@@ -64,7 +60,7 @@ def nonzero(x: Array, /) -> tuple[Array, ...]:
     Raises:
         SymbolError: for an array of no axes.
     """
-    value = accept(x)
+    value = truth(x)
     if value.ndim == 0:
         raise failure(SymbolError, f"xp.nonzero of {value!r}, which has no axes", hint="use x != 0")
     return tuple(wrap(row) for row in shapes.nonzero(value))
@@ -74,30 +70,28 @@ def searchsorted(
     x1: Array, x2: Array, /, *, side: Literal["left", "right"] = "left", sorter: Array | None = None
 ) -> Array:
     """Where the elements of x2 are to be put into the sorted x1 (int64): behind as many as are less, or not greater."""
-    line, values = promoted(x1, x2)
-    refuse_complex("searchsorted", line)
+    line, values = promoted("searchsorted", x1, x2)
     if sorter is not None:
         line = make("Gather", line, accept(sorter), axis=0)
     before = make("Less" if side == "left" else "LessOrEqual", line, make("Unsqueeze", values, shapes.ints(-1)))
     return wrap(reduced("ReduceSum", operators.cast(before, shapes.INT64), -1, False))
 
 
+@of_parts("x1", "x2")
 def where(condition: Array, x1: Any, x2: Any, /) -> Array:
     """Elements of x1 where the condition holds, of x2 elsewhere."""
-    return wrap(elementwise.where(accept(condition), *promoted(x1, x2)))
+    return wrap(elementwise.where(accept(condition), *promoted("where", x1, x2)))
 
 
 def sort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
     """The elements along an axis in order."""
-    value = accept(x)
-    refuse_complex("sort", value)
+    value = accept(x, "sort")
     return wrap(reduce.sort(value, axes_of("sort", value, axis)[0], descending))
 
 
 def argsort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
     """The places (int64) of the elements along an axis in order; of equal ones the first comes first."""
-    value = accept(x)
-    refuse_complex("argsort", value)
+    value = accept(x, "argsort")
     return wrap(reduce.argsort(value, axes_of("argsort", value, axis)[0], descending))
 
 
@@ -124,32 +118,37 @@ class UniqueInverse(NamedTuple):
     inverse_indices: Array
 
 
-def _unique(name: str, x: Any) -> tuple[Symbol, Symbol, Symbol, Symbol]:
-    value = accept(x)
-    refuse_complex(name, value)
-    values, indices, inverse, counts = make("Unique", shapes.ravel(value), sorted=1, outputs=4)
-    return values, indices, make("Reshape", inverse, make("Shape", value), allowzero=1), counts
+def _unique(x: Any) -> tuple[Array, Array, Array, Array]:
+    value = as_array(x)
+    if len(value.parts) == 1:
+        found, *others = make("Unique", shapes.ravel(value), sorted=1, outputs=4)
+        values = wrap(found)
+    else:
+        flat = to_pairs(Array(*map(shapes.ravel, value.parts))).value
+        found, *others = make("Unique", flat, axis=0, sorted=1, outputs=4)
+        values = from_pairs(found)
+    indices, inverse, counts = others
+    inverse = make("Reshape", inverse, make("Shape", value.parts[0]), allowzero=1)
+    return values, wrap(indices), wrap(inverse), wrap(counts)
 
 
 def unique_all(x: Array, /) -> UniqueAll:
     """The different elements in order, their first places, their inverse, and their counts."""
-    return UniqueAll(*map(wrap, _unique("unique_all", x)))
+    return UniqueAll(*_unique(x))
 
 
 def unique_counts(x: Array, /) -> UniqueCounts:
     """The different elements in order, and how often each occurs."""
-    values, _, _, counts = map(wrap, _unique("unique_counts", x))
+    values, _, _, counts = _unique(x)
     return UniqueCounts(values, counts)
 
 
 def unique_inverse(x: Array, /) -> UniqueInverse:
     """The different elements in order, and where those of x stand among them."""
-    values, _, inverse, _ = map(wrap, _unique("unique_inverse", x))
+    values, _, inverse, _ = _unique(x)
     return UniqueInverse(values, inverse)
 
 
 def unique_values(x: Array, /) -> Array:
     """The different elements in order."""
-    value = accept(x)
-    refuse_complex("unique_values", value)
-    return wrap(shapes.unique(shapes.ravel(value)))
+    return _unique(x)[0]

@@ -120,7 +120,9 @@ class NumpyExecutable(Executable):
 
     def execute(self, values: dict[str, Any], fetches: tuple[str, ...]) -> Sequence[Any]:
         plan = self._plan(fetches)
-        run = Run(self._budget, fresh_seed() if self.seed is None else self.seed, self._execute)
+        # Entropy is asked of the system only where something draws.
+        seed = self.seed if self.seed is not None else fresh_seed() if plan.draws else 0
+        run = Run(self._budget, seed, self._execute)
         inputs = [_read_only(values.get(name)) for name in self.inputs]
         with np.errstate(all="ignore"):
             found = (self._queue or self._execute)(plan, run, 0, inputs)
@@ -149,12 +151,8 @@ class NumpyExecutable(Executable):
 
 def _read_only(value: Any) -> Any:
     """A view that cannot be written to: what shares its memory shows by its own flag."""
-    match value:
-        case np.ndarray():
-            view = value.view()
-            view.flags.writeable = False
-            return view
-        case list():
-            return [_read_only(item) for item in value]
-        case _:
-            return value
+    if isinstance(value, np.ndarray):
+        view = value.view()
+        view.setflags(write=False)
+        return view
+    return [_read_only(item) for item in value] if isinstance(value, list) else value

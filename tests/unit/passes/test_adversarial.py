@@ -17,13 +17,15 @@ from irkit.frontends.onnx import load
 from irkit.ir.module import Module
 from irkit.ir.names import metadata_of
 from irkit.passes import Instrumentation, optimize, pass_names
+from irkit.passes.registry import find_pass
 from tests.corpus.adversarial import CRASHES_ORT, FAILS_AT_RUN, RANDOM, adversarial_models
 from tests.corpus.build import feeds_from_types
 
 from .conftest import assert_same_outcome, run_numpy, run_ort
 
 CASES: dict[str, ModelProto] = dict(adversarial_models())
-PIPELINES = (*pass_names(), "O1", "O2", "O3")
+# What rounds on purpose is held to its own bounds elsewhere.
+PIPELINES = (*(name for name in pass_names() if not getattr(find_pass(name)(), "error", 0)), "O1", "O2", "O3")
 RANDOM_OPS = {f"onnx.{t}" for t in "RandomUniform RandomNormal Bernoulli Multinomial Dropout".split()} | {
     "onnx.RandomUniformLike",
     "onnx.RandomNormalLike",

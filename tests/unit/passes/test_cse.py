@@ -195,3 +195,100 @@ def test_a_name_is_taken_over_where_there_is_none() -> None:
     b.output(p + q, "y")
     (exp,) = (op for op in merged(b).walk() if op.name == "onnx.Exp")
     assert node_name(exp) == "second"
+
+
+# Initializers
+
+
+def initializers(model: Any) -> list[Any]:
+    """All initializers of a model, those of its subgraphs included."""
+    found, graphs = [], [model.graph]
+    while graphs:
+        graph = graphs.pop()
+        found += graph.initializer
+        graphs += [a.g for node in graph.node for a in node.attribute if a.HasField("g")]
+    return found
+
+
+def test_large_initializers_are_written_once(count: Count) -> None:
+    weights = np.random.default_rng(0).random((50 << 20) // 4, np.float32)
+    b = ik.Builder()
+    x = b.input("x", "float32", [weights.size])
+    b.output(x * b.initializer(weights, "v") + b.initializer(weights.copy(), "w"), "y")
+    module = b.module()
+    made = optimize(module, "cse")
+    assert [t.name for t in made.to_onnx().graph.initializer] == ["v"]
+    assert module.to_onnx().ByteSize() > 2 * made.to_onnx().ByteSize() - 1000
+    assert count(module, "Initializer") == 2
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float16, np.float64])
+def test_payloads_of_nan_and_other_types_stay_apart(count: Count, kind: type) -> None:
+    bits = np.dtype(f"u{np.dtype(kind).itemsize}")
+    quiet = np.full(40, np.nan, kind)
+    other = quiet.copy()
+    other.view(bits)[17] ^= 1
+    b = ik.Builder()
+    for index, value in enumerate((quiet, other, quiet.copy(), quiet.view(bits), quiet.reshape(8, 5))):
+        b.output(b.initializer(value, f"w{index}"), f"y{index}")
+    assert count(merged(b), "Initializer") == 4
+
+
+def test_initializers_that_are_outputs_keep_the_outputs_names() -> None:
+    value = np.arange(100, dtype=np.float32)
+    b = ik.Builder()
+    b.output(b.initializer(value, "p"), "p")
+    b.output(b.initializer(value.copy(), "q"), "q")
+    made = merged(b)
+    assert list(made.outputs) == ["p", "q"]
+    for backend in ("numpy", "onnxruntime"):
+        found = ik.compile(made, backend).run({})
+        assert all(np.array_equal(found[name], value) for name in "pq")
+
+
+def test_defaults_of_inputs_are_never_merged() -> None:
+    from tests.corpus.build import from_text
+
+    text = "g (float[2] x, float[2] d) => (float[2] y) <float[2] d = {1, 2}, float[2] w = {1, 2}> "
+    module = ik.load(from_text(text + "{ a = Add (x, d)  y = Mul (a, w) }"))
+    made = optimize(module, "cse")
+    assert made == module
+    one = np.float32([1, 1])
+    assert ik.compile(made, "numpy").run({"x": one, "d": one})["y"].tolist() == [2, 4]
+
+
+def branching(names: str) -> ik.Module:
+    from tests.corpus.build import from_text
+
+    value = "<float[4] {} = {{1, 2, 3, 4}}>"
+    held = [value.format(name) for name in names]
+    text = f"""g (float[4] x, bool c, float[4] m) => (float[4] y) {held[2] if len(held) > 2 else ""} {{
+        y = If (c) <then_branch = a () => (float[4] p) {held[0]} {{ p = Add (x, {names[0]}) }},
+                    else_branch = b () => (float[4] q) {held[1]} {{ q = Mul (x, {names[1]}) }}> }}"""
+    return ik.load(from_text(text))
+
+
+@pytest.mark.parametrize("names", ["vw", "vwz"])
+def test_initializers_of_sibling_graphs_become_one_of_the_main_graph(names: str) -> None:
+    module = branching(names)
+    made = optimize(module, "cse", check="each", verify_each=True)
+    assert len(initializers(module.to_onnx())) == len(names)
+    assert len(initializers(made.to_onnx())) == len(made.to_onnx().graph.initializer) == 1
+    feeds = {"x": np.float32([1, 1, 1, 1]), "m": np.zeros(4, np.float32)}
+    for c, expected in ((True, [2, 3, 4, 5]), (False, [1, 2, 3, 4])):
+        for backend in ("numpy", "onnxruntime"):
+            assert ik.compile(made, backend).run({**feeds, "c": np.array(c)})["y"].tolist() == expected
+    assert optimize(made, "cse") == made
+
+
+def test_constants_of_functions_stay_with_them() -> None:
+    from tests.corpus.build import from_text
+
+    text = """g (float[2] x) => (float[2] y) <float[2] w = {1, 2}> { a = Mul (x, w)  y = local.F (a) }
+    <domain: "local", opset_import: ["" : 21]>
+    F (v) => (r) { c = Constant <value = float[2] {1, 2}> ()  d = Constant <value = float[2] {1, 2}> ()
+        s = Add (v, c)  r = Mul (s, d) }"""
+    made = optimize(ik.load(from_text(text, imports={"local": 1})), "cse", check="each")
+    (function,) = made.to_onnx().functions
+    assert [node.op_type for node in function.node].count("Constant") == 1
+    assert len(initializers(made.to_onnx())) == 1

@@ -21,15 +21,6 @@ from irkit.testing import check_rule
 from irkit.verify import compare
 
 EXPORTED = Path(__file__).parent / "exported"
-P, Q = [0, 2, 3, 1], [0, 3, 1, 2]
-
-
-def image(build: Any) -> ik.Module:
-    """A module of a function of two images."""
-    b = ik.Builder("g", opsets={"": 26})
-    x, y = (b.input(name, "float32", ["N", 3, 4, 5]) for name in "xy")
-    b.output(build(b, x, y), "z")
-    return b.module()
 
 
 def rotary(split: bool) -> ik.Module:
@@ -51,17 +42,6 @@ def rotary(split: bool) -> ik.Module:
 
 GRAPHS: dict[str, list[ik.Module]] = {
     "rotary-embedding": [rotary(False), rotary(True)],
-    "elementwise-of-transposed": [
-        image(lambda b, x, y: b.Transpose(b.Relu(b.Transpose(x, perm=P)), perm=Q)),
-        image(lambda b, x, y: b.Transpose(x, perm=P) + b.Transpose(y, perm=P)),
-        image(lambda b, x, y: b.Transpose(b.Transpose(x, perm=P) * np.arange(3, dtype=np.float32), perm=Q)),
-        image(lambda b, x, y: b.Transpose(b.Clip(b.Transpose(x, perm=P), 0, 6) + 2, perm=[1, 0, 2, 3])),
-        image(lambda b, x, y: b.Greater(b.Transpose(x), b.Transpose(y))),
-    ],
-    "concat-of-transposed": [
-        image(lambda b, x, y: b.Concat(b.Transpose(x, perm=P), b.Transpose(y, perm=P), axis=-1)),
-        image(lambda b, x, y: b.Concat(b.Transpose(x, perm=P), b.Transpose(y, perm=P), axis=2)),
-    ],
 }
 
 
