@@ -525,6 +525,20 @@ def test_networks(name: str) -> None:
     close(module, made, feeds, 5e-3)
 
 
+def test_a_function_that_gives_a_constant_is_converted() -> None:
+    text = """g (float[2] x) => (float[2] y) { c = local.F ()  y = Mul (x, c) }
+    <domain: "local", opset_import: ["" : 21]>
+    F () => (r) { r = Constant <value = float {1.5}> () }"""
+    module = ik.load(from_text(text, imports={"local": 1}))
+    made, report = ik.to_half(module)
+    assert report.converted == 1
+    given = [op for op in made.walk() if op.name in ("onnx.Constant", "onnx.Initializer")]
+    assert "float16" in {str(dtype_of(op.results[0].type)) for op in given}
+    onnx.checker.check_model(made.to_onnx(), full_check=True)
+    x = np.float32([1, -2])
+    np.testing.assert_array_equal(ik.compile(made)(x), np.float32([1.5, -3]))
+
+
 # Random graphs
 
 
